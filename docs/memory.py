@@ -31,6 +31,8 @@ WEIGHTS = """## Weights
 
 `Architecture.tensors()` lists every tensor of the checkpoint by name and shape (`calc/families`); a rank's list is that
 of `Layout.rank`: columns or heads divided by tp, experts by ep, layers by pp, and what can't be divided whole on each.
+Copies of the attention hold what is not routed experts each for itself; SGLang's share dense feed-forwards, shared
+experts and the head, unless flags leave them whole (`Engine.groups`).
 A tensor in a format takes
 
     elements x bits / 8 + scales        scales: one for each block of the matrix (calc/formats/table.py)

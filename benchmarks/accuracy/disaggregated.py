@@ -24,6 +24,8 @@ WHOLE_EXPERTS = "0.5.5.post2"
 """The release of SGLang whose runs are all listed with "tp 1, ep 1": by the list's own comments "DEP4" and "DEP32",
 data and expert parallel (SemiAnalysisAI/InferenceX@c4cde03, .github/configs/nvidia-master.yaml)."""
 
+LOCAL = {"moe_dense_tp_size": 1, "enable_dp_lm_head": True}
+
 
 def workers(row: Mapping[str, Any], side: str) -> Mapping[str, Any]:
     """One side's workers, each laid out as it ran."""
@@ -32,14 +34,26 @@ def workers(row: Mapping[str, Any], side: str) -> Mapping[str, Any]:
     return {**row, **listed, "ep": listed["tp"] * listed["dp"] if spread else listed["ep"]}
 
 
+def flags_of(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Flags of SGLang by which copies of the attention share experts, as the recipes of these runs have them
+    (github.com/ishandhanani/srt-slurm, recipes: gb200-fp8/8k1k/mid-curve.yaml, gb200-fp4/1k1k/mid-curve.yaml,
+    b200-fp8/8k1k/stp/max-tpt-dep8-1p1d.yaml): on GB200 tokens are sent to experts, of FP4's on 32 GPUs alone."""
+    if row["engine"] != "sglang" or row["dp"] == 1 or row["ep"] == 1 or row["gpu"] not in ("b200", "gb200"):
+        return {}
+    if row["gpu"] == "b200":
+        return LOCAL
+    sends = row["weights"] == "fp8" or row["dp"] == 32
+    return LOCAL | {"moe_a2a_backend": "deepep"} if sends else {}
+
+
 def predicted(rows: Iterable[Mapping[str, Any]], configs: Mapping[str, Any]) -> Iterator[Server]:
     """Every row whose prefill and decode are apart, with its prediction."""
     architecture = cache(lambda name: Architecture.from_config(configs[name]))
 
     def worker(row: Mapping[str, Any], side: str) -> Speed:
         name = name_of(row)
-        model = architecture(name), precision_of(row, configs[name])
-        return speed(workers(row, side), *model, gpus()[row["gpu"]])
+        model, laid_out = (architecture(name), precision_of(row, configs[name])), workers(row, side)
+        return speed(laid_out, *model, gpus()[row["gpu"]], flags_of(laid_out))
 
     for row in rows:
         if row["mode"] == "disaggregated" and name_of(row) in configs:

@@ -8,12 +8,13 @@ limits of a pass: `finetune_setting` in tensorrt_llm/bench/build/tuning.py there
 from bisect import bisect_left
 from math import ceil
 
-from benchmarks.accuracy.speed_cases import Case
+from benchmarks.accuracy.speed_cases import Case, divided
 from calc import Layout
 from calc.model.feedforward import MoE
+from calc.serving.engines import ENGINES
 from calc.serving.kv_cache import bytes_per_token, growth, window_bytes
 from calc.time.estimate import End, Estimate
-from calc.time.serving_time import Speed, share_of, speed_of
+from calc.time.serving_time import Speed, share_of
 from calc.time.time_operations import Forward, decode, prefill
 from calc.units import GIB
 
@@ -45,10 +46,9 @@ def full_batch(case: Case, end: End = "expected") -> tuple[Speed, int]:
     row, ranks, model = case.row, case.layout.tp, case.architecture
     sparse = any(isinstance(block.ffn, MoE) for block in model.blocks)
     layout = Layout(dp=ranks, ep=ranks) if sparse and ranks > 1 else Layout(tp=ranks)
-    rank = layout.rank(model, None if layout.tp == 1 else -(-model.vocab // layout.tp))
-    run = speed_of(model, rank, (range(model.num_layers),), case.precision, layout, case.gpu, row["engine"])
+    run = divided(row["engine"], model, case.precision, layout, case.gpu)
     length = row["input_len"] + row["output_len"]
-    bits = growth(rank.all_blocks, case.precision.kv)
+    bits = growth(ENGINES[row["engine"]]().rank(model, layout).all_blocks, case.precision.kv)
     each = length * bytes_per_token(bits) + window_bytes(bits, length)
     free = SHARES[end] * (case.gpu.usable_bytes - sum(run.demands[0].weights.values()) - RESERVE)
     most = min(int(free // each), MOST_SEQUENCES) * layout.dp

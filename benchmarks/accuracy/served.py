@@ -10,20 +10,18 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.accuracy.judged import Judged, grouped, left_out_in_turn, rows_of, summary
 from benchmarks.accuracy.records import LeftOut
+from benchmarks.accuracy.speed_cases import divided
 from calc import Architecture, Layout, Precision
 from calc.formats import CacheFormat, WeightFormat, native
-from calc.formats.stored import stored
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import gpus
-from calc.serving.engines import ENGINES
 from calc.time.estimate import ENDS, Estimate
-from calc.time.serving_time import FullServer, Speed, speed_of
+from calc.time.serving_time import FullServer, Speed
 
 ROWS = Path(__file__).parents[3] / "shared" / "truth" / "served.json"
 DRAWN = {"uniform 0.8-1": 0.9}
@@ -107,15 +105,16 @@ def precision_of(row: Mapping[str, Any], config: Mapping[str, Any]) -> Precision
     return Precision.of(config, None if quantized else FORMATS[row["weights"]], kv)
 
 
-def speed(row: Mapping[str, Any], architecture: Architecture, precision: Precision, gpu: GPU) -> Speed:
-    """As it ran; stages have as many layers as divide evenly."""
+def speed(
+    row: Mapping[str, Any],
+    architecture: Architecture,
+    precision: Precision,
+    gpu: GPU,
+    flags: Mapping[str, Any] | None = None,
+) -> Speed:
+    """As it ran."""
     layout = Layout(tp=row["tp"], pp=row["pp"], dp=row["dp"], ep=row["ep"])
-    rank = layout.rank(architecture, None if layout.tp == 1 else -(-architecture.vocab // layout.tp))
-    bounds = [stage * architecture.num_layers // layout.pp for stage in range(layout.pp + 1)]
-    stages = tuple(range(first, last) for first, last in pairwise(bounds))
-    engine = row["engine"]
-    file = ENGINES[engine]().file if engine in ENGINES else stored
-    return speed_of(architecture, rank, stages, precision, layout, gpu, engine, file=file)
+    return divided(row["engine"], architecture, precision, layout, gpu, flags=flags)
 
 
 def predicted(rows: Iterable[Mapping[str, Any]], configs: Mapping[str, Any]) -> Iterator[Server | LeftOut]:

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from functools import cache
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 from benchmarks.accuracy.records import Config, LeftOut, llama, resolve
@@ -10,6 +11,8 @@ from calc import Architecture, Layout, Precision
 from calc.formats import CacheFormat, WeightFormat
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import gpus
+from calc.serving.engines import ENGINES
+from calc.time.serving_time import Speed, speed_of
 from presets import models
 
 
@@ -110,3 +113,26 @@ def read_case(row: Mapping[str, Any]) -> Case | LeftOut:
         config = {"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 32}}
     layout = Layout(tp=row["tp"], pp=max(1, row["n_gpus"] // row["tp"]) if row["kind"] != "train" else 1)
     return Case(row, architecture, Precision.of(config, weights, kv), layout, gpu)
+
+
+def divided(
+    engine: str,
+    model: Architecture,
+    precision: Precision,
+    layout: Layout,
+    gpu: GPU,
+    kernels: str | None = None,
+    flags: Mapping[str, Any] | None = None,
+) -> Speed:
+    """Speed of a model whose ranks hold what an engine with some flags gives them, by its name, or even parts where
+    that engine is not weighed. Stages have as many layers as divide evenly; `kernels` is the name under which they are
+    measured, if not the engine's."""
+    bounds = [stage * model.num_layers // layout.pp for stage in range(layout.pp + 1)]
+    stages = tuple(range(first, last) for first, last in pairwise(bounds))
+    on = precision, layout, gpu, kernels or engine
+    if engine not in ENGINES:
+        return speed_of(model, layout.rank(model, -(-model.vocab // layout.tp)), stages, *on)
+    kind = ENGINES[engine]
+    started = kind(kind.options_type(**flags or {}))
+    rank = started.rank(model, layout)
+    return speed_of(model, rank, stages, *on, file=started.file, all_to_all=started.all_to_all)

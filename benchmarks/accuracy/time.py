@@ -17,15 +17,13 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from benchmarks.accuracy.full_server import full_rate
-from benchmarks.accuracy.speed_cases import Case, LeftOut, read_case
+from benchmarks.accuracy.speed_cases import Case, LeftOut, divided, read_case
 from benchmarks.accuracy.trained import PRODUCTS
 from benchmarks.accuracy.write_speed import rows_of
 from calc import Layout
-from calc.formats.stored import stored
 from calc.model.feedforward import MoE
-from calc.serving.engines import ENGINES
 from calc.time.estimate import End, Estimate
-from calc.time.serving_time import FullServer, Speed, speed_of
+from calc.time.serving_time import FullServer, Speed
 from calc.time.training_time import training_speed
 from calc.training import RECIPES, TrainingLayout, TrainingWorkload
 from pages.parts.verify.evidence import SPEEDS
@@ -97,12 +95,8 @@ def engine_of(row: Mapping[str, Any]) -> str:
 def speed(case: Case, layout: Layout | None = None) -> Speed:
     """As it ran."""
     layout = layout or Layout(tp=case.layout.tp)
-    model = case.architecture
-    rank = layout.rank(model, None if layout.tp == 1 else -(-model.vocab // layout.tp))
-    name = engine_of(case.row)
-    file = ENGINES[name]().file if name in ENGINES else stored
-    stages = (range(model.num_layers),)
-    return speed_of(model, rank, stages, case.precision, layout, case.gpu, kernels_of(case.row), file=file)
+    on = case.architecture, case.precision, layout, case.gpu
+    return divided(engine_of(case.row), *on, kernels_of(case.row))
 
 
 def kernels_of(row: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 
 from calc.errors import Message
 from calc.model.architecture import Architecture
+from calc.model.feedforward import RankGroups
 
 MOST_RANKS = 64
 """Most ranks for which the next allowed degree is sought."""
@@ -50,7 +51,7 @@ def kv_heads(architecture: Architecture, tp: int) -> Message | None:
 
 def columns(architecture: Architecture, tp: int, slices: int) -> Message | None:
     """Columns of each feed-forward are divided."""
-    for wide, ranks in widths(architecture, tp, slices):
+    for wide, ranks in widths(architecture, RankGroups.of(tp), slices):
         if wide % ranks:
             return Message(
                 "tp is {tp:,}, which does not divide the {n:,} columns of the feed-forward into {ranks:,} equal parts.",
@@ -61,11 +62,11 @@ def columns(architecture: Architecture, tp: int, slices: int) -> Message | None:
     return None
 
 
-def widths(architecture: Architecture, tp: int, slices: int) -> Iterator[tuple[int, int]]:
+def widths(architecture: Architecture, groups: RankGroups, slices: int) -> Iterator[tuple[int, int]]:
     """Columns of each feed-forward, and over how many ranks they are cut."""
     for block in architecture.all_blocks:
         if block.ffn is not None:
-            yield from block.ffn.divided_columns(tp, slices)
+            yield from block.ffn.divided_columns(groups, slices)
 
 
 def nearest(tp: int, allowed: Callable[[int], bool]) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ from pydantic import Field
 from calc.errors import ConfigError, Frozen, Message, Refusal
 from calc.hardware.division import nearest, undivided
 from calc.model.architecture import Architecture
+from calc.model.feedforward import RankGroups
 
 
 class Degrees(Frozen):
@@ -25,11 +26,14 @@ class Degrees(Frozen):
         return self.tp * self.pp * self.dp
 
     def rank(
-        self, architecture: Architecture, vocab: int | None = None, copies: int = 1, head_rows: int | None = None
+        self,
+        architecture: Architecture,
+        vocab: int | None = None,
+        groups: RankGroups | None = None,
+        head_rows: int | None = None,
     ) -> Architecture:
-        """One rank's part of every layer, with so many rows of the vocabulary, and of a head that so many copies share
-        with the dense feed-forwards."""
-        return architecture.rank(self.tp, self.tp * self.dp // self.ep, self.ep, vocab, copies, head_rows)
+        """One rank's part of every layer, with so many rows of the vocabulary, and of a head that its group shares."""
+        return architecture.rank(self.tp, self.tp * self.dp // self.ep, self.ep, vocab, groups, head_rows)
 
     @property
     def slices(self) -> int:

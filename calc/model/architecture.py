@@ -7,7 +7,7 @@ from calc.budget import spent
 from calc.errors import Frozen, Message
 from calc.model.block import Block, Extra, PredictionModule
 from calc.model.conventions import Details, GGUFRules, Kernels, Names
-from calc.model.feedforward import MoE
+from calc.model.feedforward import MoE, RankGroups
 from calc.model.tensor import Component, Excluded, Norm, Shape, Shapes, Tensor, norm_shapes
 from calc.model.vision import ListedTower
 
@@ -32,8 +32,8 @@ class Architecture(Frozen):
     blocks: tuple[Block, ...]
     shared: tuple[Block, ...] = ()  # stored once and run in several places, with those layers' own blocks
     names: Names = Names()
-    dense_copies: int = 1  # of the attention, whose tokens a rank's dense feed-forwards and head take together
-    head_rows: int | None = None  # of a rank's head where that is divided over more ranks than the embedding
+    groups: RankGroups | None = None  # of a rank, where not all are its tensor-parallel ranks
+    head_rows: int | None = None  # of a rank's head where that is divided otherwise than the embedding
     pooled: bool = False  # makes one vector or scores of a text, and no logits of a next token: embedders, rerankers
     positions: int = 0  # rows of a learned position table
     d_positions: int | None = None  # width of that table where it is not hidden_size: ALBERT
@@ -144,24 +144,24 @@ class Architecture(Frozen):
         slices: int | None = None,
         spread: int = 1,
         vocab: int | None = None,
-        copies: int = 1,
+        groups: RankGroups | None = None,
         head_rows: int | None = None,
     ) -> Self:
         """One of tp tensor-parallel ranks; `vocab` rows of the vocabulary, by default an even share of it padded to
-        64. `copies` of the attention may share what all tokens pass through besides: dense feed-forwards, shared
-        experts, and the head, of which a rank then has so many rows."""
+        64. Other `groups` of ranks may share dense feed-forwards, shared experts, and the head, of which a rank then
+        has so many rows."""
         if tp == spread == 1 and slices in (None, 1):
             return self
         return self.model_copy(
             update={
-                "blocks": tuple(block.rank(tp, slices, spread, copies) for block in self.blocks),
-                "shared": tuple(block.rank(tp, slices, spread, copies) for block in self.shared),
+                "blocks": tuple(block.rank(tp, slices, spread, groups) for block in self.blocks),
+                "shared": tuple(block.rank(tp, slices, spread, groups) for block in self.shared),
                 "prediction": tuple(
-                    module.model_copy(update={"block": module.block.rank(tp, slices, spread, copies)})
+                    module.model_copy(update={"block": module.block.rank(tp, slices, spread, groups)})
                     for module in self.prediction
                 ),
                 "vocab": vocab or (self.vocab if tp == 1 else -(-(-(-self.vocab // 64) * 64) // tp)),
-                "dense_copies": copies,
+                "groups": groups,
                 "head_rows": head_rows,
             }
         )

@@ -1,7 +1,7 @@
 from typing import Self
 
 from calc.errors import Frozen
-from calc.model.feedforward import MLP, FeedForward, MoE
+from calc.model.feedforward import MLP, FeedForward, MoE, RankGroups
 from calc.model.mixers import AttentionMixer, Mixer, Recurrent, RecurrentMixer
 from calc.model.tensor import Component, Excluded, Norm, Shape, Shapes
 
@@ -68,10 +68,10 @@ class Block(Frozen):
         """Its feed-forward where every token passes through all of it."""
         return self.ffn if isinstance(self.ffn, MLP) else None
 
-    def rank(self, tp: int, slices: int | None = None, spread: int = 1, copies: int = 1) -> Self:
+    def rank(self, tp: int, slices: int | None = None, spread: int = 1, groups: RankGroups | None = None) -> Self:
         """The part that one of tp tensor-parallel ranks holds; of the feed-forward as `MoE.rank` says."""
         mixers = tuple(mixer.rank(tp) for mixer in self.mixers)
-        ffn = None if self.ffn is None else self.ffn.rank(tp, slices, spread, copies)
+        ffn = None if self.ffn is None else self.ffn.rank(tp, slices, spread, groups)
         return self.model_copy(update={"mixers": mixers, "ffn": ffn})
 
 

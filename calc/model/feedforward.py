@@ -1,10 +1,24 @@
 from collections.abc import Iterator
-from typing import Literal, Self
+from typing import Literal, NamedTuple, Self
 
 from calc.errors import Frozen, Message
 from calc.model.tensor import Component, Shape, Shapes, Sides
 
 Stacked = Literal["no", "in_out", "out_in", "module", "module_in_out"]
+
+
+class RankGroups(NamedTuple):
+    """Ranks that hold a part of a model together, each a share of its columns or rows, and take the tokens of all of
+    them; 1: each holds it whole for its own tokens."""
+
+    dense: int  # dense feed-forwards
+    shared: int  # shared experts; routers, which stand whole on each, take the same tokens
+    head: int
+
+    @classmethod
+    def of(cls, ranks: int) -> Self:
+        """All parts held by so many ranks together."""
+        return cls(ranks, ranks, ranks)
 
 
 class MLP(Frozen):
@@ -34,9 +48,10 @@ class MLP(Frozen):
         """Sides, beyond the tokens, of what a component of it makes inside."""
         return (("f", self.intermediate),) if component == "mlp" else ()
 
-    def divided_columns(self, tp: int, slices: int) -> Iterator[tuple[int, int]]:
-        """Columns of each matrix in, and over how many ranks they are divided: tp, or the slices of an expert."""
-        yield self.intermediate, tp
+    def divided_columns(self, groups: RankGroups, slices: int) -> Iterator[tuple[int, int]]:
+        """Columns of each matrix in, and over how many ranks they are divided: those of a group, or the slices of an
+        expert."""
+        yield self.intermediate, groups.dense
 
     def why_not_square(self, hidden: int) -> Message:
         """Why it is not two matrices of four times the hidden width."""
@@ -52,10 +67,10 @@ class MLP(Frozen):
             four=4 * hidden,
         )
 
-    def rank(self, tp: int, slices: int | None = None, spread: int = 1, copies: int = 1) -> Self:
-        """The part that one of tp tensor-parallel ranks holds, of several copies' where these share it; slices and
-        spread are those of experts."""
-        return self.model_copy(update={"intermediate": self.intermediate // (tp * copies)})
+    def rank(self, tp: int, slices: int | None = None, spread: int = 1, groups: RankGroups | None = None) -> Self:
+        """The part that one of tp tensor-parallel ranks holds, or of those of its group; slices and spread are those of
+        experts."""
+        return self.model_copy(update={"intermediate": self.intermediate // (groups.dense if groups else tp)})
 
     def divides(self, tp: int) -> bool:
         return self.intermediate % tp == 0
@@ -134,25 +149,28 @@ class MoE(Frozen):
             return (("f_b", self.parallel_mlp.intermediate),)
         return ()
 
-    def divided_columns(self, tp: int, slices: int) -> Iterator[tuple[int, int]]:
-        """Columns of each matrix in, and over how many ranks they are divided: tp, or the slices of an expert."""
+    def divided_columns(self, groups: RankGroups, slices: int) -> Iterator[tuple[int, int]]:
+        """Columns of each matrix in, and over how many ranks they are divided: those of a group, or the slices of an
+        expert."""
         yield self.expert.intermediate, slices
-        for part in (self.shared, self.parallel_mlp, self.image_expert):
+        parts = ((self.shared, groups.shared), (self.parallel_mlp, groups.dense), (self.image_expert, groups.shared))
+        for part, ranks in parts:
             if part is not None:
-                yield part.intermediate, tp
+                yield part.intermediate, ranks
 
     def why_not_square(self, hidden: int) -> Message:
         """Why it is not two matrices of four times the hidden width."""
         return Message("{n:,} routed experts a layer, of which a token uses {k}.", n=self.n_experts, k=self.top_k)
 
-    def rank(self, tp: int, slices: int | None = None, spread: int = 1, copies: int = 1) -> Self:
+    def rank(self, tp: int, slices: int | None = None, spread: int = 1, groups: RankGroups | None = None) -> Self:
         """The part that one of tp ranks holds: each expert is divided, the router is not. Routed experts may be cut
         into another number of slices, and these be spread over further ranks, which share the tokens; what every token
-        passes through may be divided over the ranks of several copies."""
+        passes through may be divided over other groups of ranks."""
         slices = tp if slices is None else slices
-        parts = {"shared": self.shared, "parallel_mlp": self.parallel_mlp}
+        over = groups or RankGroups.of(tp)
+        parts = {"shared": (self.shared, over.shared), "parallel_mlp": (self.parallel_mlp, over.dense)}
         return self.model_copy(
-            update={name: part.rank(tp * copies) for name, part in parts.items() if part is not None}
+            update={name: part.rank(ranks) for name, (part, ranks) in parts.items() if part is not None}
             | {
                 "expert": self.expert.rank(slices),
                 "image_expert": None if self.image_expert is None else self.image_expert.rank(slices),

@@ -142,9 +142,9 @@ class Weighing:
         return by_layer
 
     def divided(self, shape: Layout) -> LayerBytes:
-        """Least bytes stored on a rank of a shape: all its ranks share the routed experts, those of a copy all else, or
-        of the copies that share dense layers, and each has whole tables."""
-        ranks = shape.tp * self.engine.dense_copies(self.whole, shape)
+        """Least bytes stored on a rank of a shape: all its ranks share the routed experts, those of the largest group
+        all else, and each has whole tables."""
+        ranks = max((shape.tp, *(self.engine.groups(self.whole, shape) or ())))
         *each, before, behind = (experts // shape.gpus + others // ranks for experts, others in self.parts)
         return self.by_layers(each, before, behind)
 

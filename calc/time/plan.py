@@ -335,7 +335,8 @@ class Search:
         """All of them as arrays, [rows, 1]."""
         demand, layout = rows.demand, rows.layout
         ranks = sharing(layout, experts=demand.routing is not None)[:, 0]
-        return Speed((demand,), layout, cache(partial(self.cards.of, ranks, rows.form, rows.kind)))
+        machines = cache(partial(self.cards.of, ranks, rows.form, rows.kind))
+        return Speed((demand,), layout, machines, all_to_all=self.engine.all_to_all)
 
     def server(self, rows: FittingRows) -> FullServer:
         """All of them under the load that is asked about."""

@@ -12,7 +12,7 @@ from calc.formats import WeightFormat
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
-from calc.time.arrays import Indices, either, first_alike, larger
+from calc.time.arrays import Indices, either, first_alike, larger, occurs
 from calc.time.efficiency import (
     SERVING_SHARES,
     Conditions,
@@ -305,19 +305,27 @@ def sharing(layout: Layout, *, experts: bool) -> Any:
     return layout.tp * layout.dp if experts else layout.tp
 
 
-def communication(on: Machine, layout: Layout, layers: int, sparse: int, row: Any, tokens: Any, top_k: int) -> Seconds:
-    """Seconds of a stage's layers: two all-reduces each over the tensor-parallel ranks. `row`: a hidden state's bytes.
+def communication(on: Machine, layout: Layout, stage: Demand, tokens: Any, sends: bool | None) -> Seconds:
+    """Seconds of a stage's layers: two all-reduces each over the tensor-parallel ranks, or one where each has the whole
+    of a dense feed-forward for its part of the tokens.
 
-    Where data-parallel copies share routed experts: whole experts are sent tokens, and send them back, instead of the
-    second; of experts in slices every rank gathers the tokens of all copies, and hands out its part of their sums."""
-    whole = all_reduce(on, layout.tp, tokens * row)
-    alone = 2 * layers * whole
-    if not sparse:
-        return alone
-    reach = either(layout.ep < top_k, layout.ep, top_k)
-    sent = (2 * layers - sparse) * whole + 2 * sparse * all_to_all(on, layout.ep, tokens * reach * row)
-    gathered = alone + 2 * sparse * all_to_all(on, layout.dp, layout.dp * tokens * row)
-    return either(layout.dp == 1, alone, either(layout.ep == 1, gathered, sent))
+    Where data-parallel copies share a feed-forward, every rank gathers the tokens of all copies, and hands out its part
+    of their sums. Whole experts may be sent tokens (`Engine.all_to_all`), and send them back, instead of the second
+    all-reduce: each rank sends its part of the tokens where an engine says that it sends."""
+    row = stage.hidden * stage.width
+    whole, between = all_reduce(on, layout.tp, tokens * row), all_to_all(on, layout.dp, layout.dp * tokens * row)
+    reduced = 2 * stage.layers - stage.own if occurs(stage.own) else 2 * stage.layers
+    dense = 2 * stage.joint * between if occurs(stage.joint) else 0.0
+    if not stage.sparse or stage.routing is None:
+        return reduced * whole + dense
+    gathered = reduced * whole + dense + 2 * stage.sparse * between
+    if sends is False:
+        return gathered
+    reach = either(layout.ep < stage.routing.top_k, layout.ep, stage.routing.top_k)
+    parts = layout.tp if sends else 1
+    exchanged = 2 * stage.sparse * all_to_all(on, layout.ep, tokens * reach * row / parts)
+    sent = (reduced - stage.sparse) * whole + dense + exchanged
+    return sent if sends else either(layout.dp == 1, reduced * whole, either(layout.ep == 1, gathered, sent))
 
 
 def shared_tokens(on: Machine, dcp: Any, layers: Any, nbytes: Any) -> Seconds:

@@ -121,7 +121,7 @@ class Weighed(NamedTuple):
 
 
 class Shards:
-    """The shards of layouts; each degree of tensor parallelism, with the copies that share dense layers, and each
+    """The shards of layouts; each degree of tensor parallelism, with the groups that share dense layers, and each
     number of slices is weighed once."""
 
     def __init__(self, architecture: Architecture, engine: Engine, precisions: Sequence[Precision]) -> None:
@@ -144,9 +144,9 @@ class Shards:
         copies of the attention cut each into one for every rank of theirs (vLLM `docs/serving/
         data_parallel_deployment.md`; SGLang `distributed/parallel_state.py`, `moe_tp_size`)."""
         first, chosen = self.weights[0], list(formats)
-        copies = self.engine.dense_copies(first.whole, layout)
-        own = self.weighed(Layout(tp=layout.tp, dp=copies))
-        experts = own if layout.slices == layout.tp * copies else self.weighed(Layout(dp=layout.slices))
+        divided = Layout(tp=layout.tp, dp=layout.dp if self.engine.groups(first.whole, layout) else 1)
+        own = self.weighed(divided)
+        experts = own if layout.slices == divided.slices else self.weighed(Layout(dp=layout.slices))
         route = routing(first.whole, layout)
         share = 1.0 if route is None else -(-route.experts // layout.ep) / route.experts
         ranges = first.ranges_of(layout.pp)

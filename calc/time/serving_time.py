@@ -35,6 +35,7 @@ class Speed:
     machines: Callable[[End], Machine]
     splits_batch: bool = True  # whether pipeline stages work on one part of the sequences each, at the same time
     state_width: int | None = None  # bytes of an element that a stage passes on; None: as wide as the activations
+    all_to_all: bool | None = None  # whether ranks send tokens to experts; None: where copies share whole ones
 
     def parts(self, forward: Forward, end: End, *, decodes: bool) -> Iterator[Timed]:
         """Parts of a pass's time: operations, communication, and the host, stage after stage."""
@@ -49,8 +50,7 @@ class Speed:
 
     def communication(self, stage: Demand, forward: Forward, on: Machine) -> Any:
         """Seconds within the layers of a stage, and to the next."""
-        row, top_k = stage.hidden * stage.width, stage.routing.top_k if stage.routing else 1
-        within = communication(on, self.layout, stage.layers, stage.sparse, row, forward.tokens, top_k)
+        within = communication(on, self.layout, stage, forward.tokens, self.all_to_all)
         if occurs(stage.dcp > 1):
             decoded = forward.sum(lambda part: part.tokens if part.decodes else 0)
             within += shared_tokens(on, stage.dcp, stage.attending, decoded * stage.exchanged * stage.width)
@@ -252,10 +252,11 @@ def speed_of(
     engine: str,
     *,
     file: StoredAs = stored,
+    all_to_all: bool | None = None,
 ) -> Speed:
     """A model whose ranks hold `rank`, under an engine by its name and of its files."""
     demands = demands_of(architecture, rank, stages, precision, layout, file=file)
-    return timed_on(demands, precision, layout, gpu, engine)
+    return timed_on(demands, precision, layout, gpu, engine, all_to_all=all_to_all)
 
 
 def timed_on(
@@ -269,11 +270,12 @@ def timed_on(
     *,
     splits_batch: bool = True,
     state_width: int | None = None,
+    all_to_all: bool | None = None,
 ) -> Speed:
     """The speed of ranks with this work, by stage."""
     ranks = sharing(layout, experts=demands[0].routing is not None)
     machines = cache(lambda end: machine(gpu, engine, precision.weights, ranks, end, edits, node))
-    return Speed(demands, layout, machines, splits_batch, state_width)
+    return Speed(demands, layout, machines, splits_batch, state_width, all_to_all)
 
 
 def speed_on(
@@ -294,8 +296,13 @@ def speed_on(
         others, file = None if like is None else like.demands, serving.weighing.read
         serving.known_demands = demands_of(*model, precision, layout, file=file, states=states, like=others)
     on = precision, layout, gpu, kernels or engine.kernels, edits, node
-    work = serving.known_demands
-    return timed_on(work, *on, splits_batch=engine.splits_batch, state_width=engine.state_width)
+    return timed_on(
+        serving.known_demands,
+        *on,
+        splits_batch=engine.splits_batch,
+        state_width=engine.state_width,
+        all_to_all=engine.all_to_all,
+    )
 
 
 def halfway(workload: Workload) -> int:

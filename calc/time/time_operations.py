@@ -8,6 +8,7 @@ Figures may be numbers or arrays of them; `calc.time.time_paper` puts symbols in
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
@@ -16,6 +17,7 @@ from calc.formats.stored import Piece, StoredAs, stored
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import blocks_within, copies_within
 from calc.model.architecture import Architecture
+from calc.model.feedforward import RankGroups
 from calc.model.mixers import AttentionMixer
 from calc.model.tensor import Component, Tensor, WindowTokens
 from calc.serving.kv_cache import StateBytes, state_bytes
@@ -29,9 +31,8 @@ Product = Literal[Component, "latents", "image"]
 computes anew for cached tokens; image: projections of an image's tokens, none of which are in a text."""
 NOT_MULTIPLIED = frozenset({"A_log", "D", "ape", "tid2eid"})
 """Parameters with two sides that are no matrix: decays, skips, positions, a table of experts."""
-GATHERED: frozenset[Product] = frozenset({"mlp", "experts_shared", "router", "lm_head"})
-"""Products that take the tokens of all copies where these share dense layers (SGLang `layers/layer_boundary`); the
-router stands whole on each rank."""
+GROUPED: dict[Product, str] = {"mlp": "dense", "experts_shared": "shared", "router": "shared", "lm_head": "head"}
+"""Products that take the tokens of a group of ranks (`RankGroups`; SGLang `layers/layer_boundary`)."""
 What = Product | Literal["scores", "scan"]
 """Scores: attention over the cache; scan: a recurrence."""
 
@@ -177,6 +178,8 @@ class Demand:
     latent: Annotated[int, Symbol("L_l", "layers of the stage with latent attention")]
     linear: Annotated[int, Symbol("L_r", "layers of the stage with a recurrence")]
     indexed: Annotated[int, Symbol("L_i", "layers of the stage with an indexer")]
+    joint: Annotated[int, Symbol("L_j", "layers of the stage whose dense feed-forward all copies share")] = 0
+    own: Annotated[int, Symbol("L_o", "layers of the stage whose dense feed-forward is whole on each rank")] = 0
     hidden: int
     table_row: Annotated[Any, Symbol("e_row", "bytes of a row of the embedding")] = 0
     tied_head: Annotated[Any, Symbol("W_tied", "bytes of a head tied to the embedding")] = 0
@@ -300,10 +303,12 @@ def computed(
     blocks = blocks_within(rank, *stage)
     attending = attending_mixers(rank, *stage)
     recurrent = [(mixer, len(block.layers)) for block in blocks for mixer in block.recurrences]
+    groups = rank.groups or RankGroups.of(layout.tp)
+    dense = sum(len(block.layers) for block in blocks if block.dense)
     return Demand(
-        flops=of_all_copies(rank, product_flops(rank, matrices, *stage)),
-        elements=of_all_copies(
-            rank, summed((product, sum(tensor.shape[-2:]) * copies) for product, tensor, copies in matrices)
+        flops=of_groups(rank, layout.tp, product_flops(rank, matrices, *stage)),
+        elements=of_groups(
+            rank, layout.tp, summed((product, sum(tensor.shape[-2:]) * copies) for product, tensor, copies in matrices)
         ),
         pairs=of_all_layers(attending, lambda mixer: mixer.pair_flops()),
         absorbed=of_all_layers(attending, lambda mixer: mixer.pair_flops(absorbed=True)),
@@ -320,18 +325,29 @@ def computed(
         latent=sum(layers for mixer, layers in attending if mixer.absorbs),
         linear=sum(layers for _, layers in recurrent),
         indexed=sum(layers for mixer, layers in attending if mixer.picks_tokens),
+        joint=dense if groups.dense > layout.tp else 0,
+        own=dense if groups.dense < layout.tp else 0,
         hidden=rank.hidden,
         longest=sum(map(len, stage)),
     )
 
 
-def of_all_copies(rank: Architecture, figures: ByProduct) -> ByProduct:
-    """Figures of a row of a copy, from those of a row: dense layers that several copies of the attention share take a
-    row of each copy for one of its own."""
-    if rank.dense_copies == 1:
+def of_groups(rank: Architecture, tp: int, figures: ByProduct) -> ByProduct:
+    """Figures of a row of a copy, from those of a row: what a group of ranks shares takes the rows of all of them, and
+    each of a copy's tp ranks has its rows. A tied head is divided as the embedding is."""
+    groups = rank.groups
+    if groups is None:
         return figures
-    taken = GATHERED - {"lm_head"} if rank.tied else GATHERED
-    return {product: each * (rank.dense_copies if product in taken else 1) for product, each in figures.items()}
+    rows = {product: Fraction(getattr(groups, part), tp) for product, part in GROUPED.items()}
+    if rank.tied:
+        del rows["lm_head"]
+    taken = {product: each * rows[product] for product, each in figures.items() if product in rows}
+    return figures | {product: number(each) if isinstance(each, Fraction) else each for product, each in taken.items()}
+
+
+def number(fraction: Fraction) -> float:
+    """A whole number where it is one."""
+    return fraction.numerator if fraction.denominator == 1 else float(fraction)
 
 
 def attending_mixers(rank: Architecture, *stage: range) -> list[tuple[AttentionMixer, int]]:

@@ -26,6 +26,7 @@ from calc.time.time_operations import (
     attending_mixers,
     matrices_within,
     of_all_layers,
+    of_groups,
     product_flops,
     unrolled,
 )
@@ -113,11 +114,11 @@ def traced_demand(figures: Figures, demand: Demand) -> Demand:
 
 
 def row_steps(
-    figures: Figures, rank: Architecture, stage: Sequence[range], demand: Demand, *, decodes: bool
+    figures: Figures, rank: Architecture, tp: int, stage: Sequence[range], demand: Demand, *, decodes: bool
 ) -> tuple[TimeStep, ...]:
     """FLOPs of a row through each product, and of a query-key pair, by the sizes of the model."""
     formulas = figures.apply(unrolled(rank))
-    products = product_flops(formulas, matrices_within(formulas, *stage), *stage)
+    products = of_groups(rank, tp, product_flops(formulas, matrices_within(formulas, *stage), *stage))
     rows = [(f"φ_{product}", demand.flops[product], formula) for product, formula in products.items()]
     name = "absorbed" if decodes else "pairs"
     pairs: Mapping[Any, float] = getattr(demand, name)
@@ -236,7 +237,8 @@ class ServingDerivations:
             each = [float(stage.seconds(plain, "expected", decodes=decodes)) for stage in stages]
             seconds = total(figures, [(f"t_stage_{number}", time) for number, time in enumerate(each, 1)])
         lines += sums(seconds)
-        rows = row_steps(figures, laid_out.rank, laid_out.ranges[:1], first, decodes=decodes)
+        tp, stage = laid_out.layout.tp, laid_out.ranges[:1]
+        rows = row_steps(figures, laid_out.rank, tp, stage, first, decodes=decodes)
         machine = tuple(
             figures.step(symbol.name, getattr(reached, name), symbol.unit)
             for name, symbol in MACHINE.items()
@@ -286,7 +288,8 @@ def derive_step(speed: TrainingSpeed) -> PassDerivation:
         figures.step("rate", step.rate(seconds), "tokens/s"),
         figures.step("mfu", step.mfu(seconds, flops), "of the peak"),
     ]
-    rows = row_steps(figures, speed.rank, speed.stages[stage], speed.demands[stage], decodes=False)
+    of_stage = speed.stages[stage], speed.demands[stage]
+    rows = row_steps(figures, speed.rank, speed.layout.tp, *of_stage, decodes=False)
     return PassDerivation(rows=rows, machine=(), operations=operations, sums=tuple(lines), legend=figures.occurring())
 
 

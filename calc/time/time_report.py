@@ -290,7 +290,8 @@ def operating_points(
     engine.check(Question(architecture, precision, layout, workload=Workload(context=context)))
     rank = engine.rank(architecture, layout)
     stages = (range(architecture.num_layers),)
-    speed = speed_of(architecture, rank, stages, precision, layout, gpu, engine.kernels, file=engine.file)
+    on, file = (precision, layout, gpu, engine.kernels), engine.file
+    speed = speed_of(architecture, rank, stages, *on, file=file, all_to_all=engine.all_to_all)
     decoding = (
         point(speed, Message("Decode, batch {n:,}", n=batch), speed.decoding(batch, context), decodes=True)
         for batch in BATCHES

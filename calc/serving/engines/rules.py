@@ -19,6 +19,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.mig import unjoined
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
+from calc.model.feedforward import RankGroups
 from calc.model.tensor import Tensor
 from calc.serving.engines.sizes import LaidOut, Limits
 from calc.serving.engines.started import StartedEngine
@@ -107,13 +108,13 @@ def even_stages(layers: int, pp: int, first: int) -> Iterator[range]:
 
 
 def broken_tiles(
-    architecture: Architecture, precision: Precision, layout: Layout, copies: int = 1
+    architecture: Architecture, precision: Precision, layout: Layout, groups: RankGroups | None = None
 ) -> Iterator[Refusal]:
     """Refusals of block fp8, of which each rank holds whole tiles (vLLM `fp8.py`, `create_weights`; SGLang has the
-    same): Qwen3-235B's experts of 1,536 columns fail at tp 8. `copies` share dense feed-forwards."""
+    same): Qwen3-235B's experts of 1,536 columns fail at tp 8."""
     if precision.weights != "fp8":
         return
-    for wide, ranks in widths(architecture, layout.tp * copies, layout.slices):
+    for wide, ranks in widths(architecture, groups or RankGroups.of(layout.tp), layout.slices):
         if ranks > 1 and wide % (ranks * TILE):
             sentence = Message(
                 "{n:,} columns over {ranks:,} GPUs are {each:g} each, not whole fp8 tiles of {tile:,}: "
@@ -126,27 +127,34 @@ def broken_tiles(
             yield Refusal(sentence, "tp")
 
 
-def cut_inputs(architecture: Architecture, layout: Layout, copies: int) -> Iterator[tuple[Tensor, int, int]]:
+def cut_inputs(
+    architecture: Architecture, layout: Layout, groups: RankGroups | None
+) -> Iterator[tuple[Tensor, int, int]]:
     """Each matrix outside of routed experts that ranks cut along its inputs, the inputs, and how many of them a rank
-    holds; `copies` share dense feed-forwards."""
+    holds."""
     side = 0 if architecture.names.transposed else -1
-    for whole, part in zip(architecture.tensors(), layout.rank(architecture, copies=copies).tensors(), strict=True):
+    for whole, part in zip(architecture.tensors(), layout.rank(architecture, groups=groups).tensors(), strict=True):
         if whole.component in LINEARS - EXPERTS and len(whole.shape) == 2 and whole.shape[side] != part.shape[side]:
             yield whole, whole.shape[side], part.shape[side]
 
 
 def broken_groups(
-    architecture: Architecture, precision: Precision, layout: Layout, copies: int = 1, *, repeats: bool = False
+    architecture: Architecture,
+    precision: Precision,
+    layout: Layout,
+    groups: RankGroups | None = None,
+    *,
+    repeats: bool = False,
 ) -> Iterator[Refusal]:
     """Refusals of weights with a scale for each group of inputs: of a matrix that is cut along them, each rank holds
     whole groups (integers: vLLM `kernels/linear/mixed_precision/marlin.py`, `auto_awq.py`; SGLang `marlin_utils.py`,
     `awq_linear.py`; NVFP4: `modelopt.py` and `modelopt_quant.py`). Qwen2.5-72B's 29,568 columns are 231 groups, and are
     padded to 29,696 in Qwen's own AWQ and GPTQ files. `repeats`: ranks hold the scales of all groups where inputs have
-    an order of their own (SGLang `marlin_repeat_scales_on_all_ranks`); `copies` share dense feed-forwards."""
-    if layout.tp * copies == 1 or KERNELS.get(precision.weights) not in (*INTEGERS, "nvfp4"):
+    an order of their own (SGLang `marlin_repeat_scales_on_all_ranks`)."""
+    if max((layout.tp, *(groups or ()))) == 1 or KERNELS.get(precision.weights) not in (*INTEGERS, "nvfp4"):
         return
     scheme = precision.scheme(experts=bool(architecture.experts))
-    for tensor, inputs, share in cut_inputs(architecture, layout, copies):
+    for tensor, inputs, share in cut_inputs(architecture, layout, groups):
         form = scheme.form(tensor, tensor.layers[0] if tensor.layers else 0)
         group = form.block[1]
         if group is not None and group < inputs and share % group and not (form.ordered and repeats):
@@ -262,16 +270,26 @@ class Rules(StartedEngine):
     def vocabulary(self, rows: int, tp: int) -> int:
         """Rows of the embedding, and of the head, on one of tp ranks."""
 
-    def dense_copies(self, model: Architecture, layout: Layout) -> int:
-        """Copies of the attention that share dense feed-forwards, shared experts and the head, each rank of all copies
-        a part; by default each copy has its own, and shares no more than routed experts."""
-        return 1
+    def groups(self, model: Architecture, layout: Layout) -> RankGroups | None:
+        """Ranks that share dense feed-forwards, shared experts and the head; None: those of a copy, which has its own
+        and shares no more than routed experts with the others."""
+        return None
+
+    def embedding_rows(self, model: Architecture, layout: Layout) -> int:
+        """Rows of the embedding on a rank: its share of those of a copy."""
+        return self.vocabulary(model.vocab, layout.tp)
 
     def rank(self, model: Architecture, layout: Layout) -> Architecture:
         """One rank's part of a model."""
-        copies = self.dense_copies(model, layout)
-        head_rows = self.vocabulary(model.vocab, layout.tp * copies) if copies > 1 else None
-        return layout.rank(model, self.vocabulary(model.vocab, layout.tp), copies, head_rows)
+        groups = self.groups(model, layout)
+        head_rows = None if groups is None else self.vocabulary(model.vocab, groups.head)
+        return layout.rank(model, self.embedding_rows(model, layout), groups, head_rows)
+
+    @property
+    def all_to_all(self) -> bool | None:
+        """Whether ranks send tokens to the experts that these chose, not to all ranks; None: where copies of the
+        attention share whole experts."""
+        return None
 
     def refusals(self, question: Question) -> Iterator[Refusal]:
         """Why it does not run what is asked, whatever memory there is; nothing where it does. Reasons of the layout

@@ -8,7 +8,7 @@ from calc import Architecture, ConfigError
 from calc.model.attention import GQA, Attention
 from calc.model.compressed_attention import CompressedAttention
 from calc.model.conventions import Kernels
-from calc.model.feedforward import MLP, MoE
+from calc.model.feedforward import MLP, MoE, RankGroups
 from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2
@@ -68,8 +68,8 @@ def test_feed_forwards_divide_their_columns():
     """A rank of Megatron-LM has its part of a dense MLP's columns, and of an expert's by the experts' own degree."""
     expert = MLP(intermediate=2048)
     moe = MoE(n_experts=256, top_k=8, expert=expert, shared=MLP(intermediate=4096))
-    assert list(MLP(intermediate=512).divided_columns(4, 1)) == [(512, 4)]
-    assert list(moe.divided_columns(4, 1)) == [(2048, 1), (4096, 4)]
+    assert list(MLP(intermediate=512).divided_columns(RankGroups.of(4), 1)) == [(512, 4)]
+    assert list(moe.divided_columns(RankGroups.of(4), 1)) == [(2048, 1), (4096, 4)]
     assert moe.active_width == 8 * 2048 + 4096
 
 

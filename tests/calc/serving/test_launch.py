@@ -42,6 +42,9 @@ ALL_SGLANG = SGLangOptions(
     page_size=64,
     swa_full_tokens_ratio=0.5,
     mamba_full_memory_ratio=0.5,
+    moe_dense_tp_size=1,
+    enable_dp_lm_head=True,
+    moe_a2a_backend="deepep",
     disable_cuda_graph=True,
     language_model_only=True,
     speculative_algorithm="EAGLE3",
@@ -123,6 +126,13 @@ def test_defaults_say_no_more_than_the_model_and_its_length():
 )
 def test_a_layout_in_the_engine_s_own_terms(engine, layout, said):
     assert said in " ".join(words(engine, layout=layout).words)
+
+
+def test_flags_that_divide_a_model_with_experts():
+    options = SGLangOptions(moe_dense_tp_size=1, enable_dp_lm_head=True, moe_a2a_backend="deepep")
+    launch = " ".join(words("sglang", options, Layout(dp=32, ep=32)).words)
+    assert "--tp-size 32 --attn-dp-size 32 --ep-size 32" in launch
+    assert launch.endswith("--moe-dense-tp-size 1 --enable-dp-lm-head --moe-a2a-backend deepep")
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import pytest
 
 from calc import Architecture, Layout, Precision, Workload, report
 from calc.serving.engines import ENGINES
+from calc.serving.engines.sglang.engine import SGLang
+from calc.serving.engines.sglang.options import SGLangOptions
 from calc.time.time_operations import decode, demand, touched
 from presets import models
 
@@ -113,6 +115,24 @@ def test_dense_layers_of_copies_take_the_tokens_of_all():
         assert shared.weights[product] == whole.weights[product]
     assert shared.flops["attention"] == whole.flops["attention"]
     assert shared.flops["router"] == 8 * whole.flops["router"]  # each rank chooses experts for all
+
+
+def test_parts_that_flags_leave_whole_take_a_rank_s_own_tokens():
+    """SGLang 0.5.23, `layers/layer_boundary/factories.py: _ffn_on_rank_rows`: with --moe-dense-tp-size 1 a dense
+    feed-forward runs on a rank's slice of its copy's tokens; with an all-to-all backend so do shared experts."""
+    architecture, layout = (
+        Architecture.from_config(models()["deepseek-ai/DeepSeek-V3"].config),
+        Layout(tp=2, dp=4, ep=8),
+    )
+    layers, flags = range(architecture.num_layers), {"moe_dense_tp_size": 1, "moe_a2a_backend": "deepep"}
+    divided, whole = (
+        demand(architecture, engine.rank(architecture, layout), Precision(), layout, layers)
+        for engine in (SGLang(), SGLang(SGLangOptions(**flags)))
+    )
+    for product in ("mlp", "experts_shared"):
+        assert whole.flops[product] == divided.flops[product]
+        assert whole.weights[product] == 8 * divided.weights[product]
+    assert whole.flops["router"] * 8 == divided.flops["router"]  # each rank chooses experts for its tokens alone
 
 
 def test_rows_of_the_embedding_are_read_where_it_stands():

@@ -10,6 +10,8 @@ from calc.hardware.gpus import gpus
 from calc.hardware.overhead import MIDDLE, Overhead
 from calc.serving.engines import ENGINES
 from calc.serving.engines.rules import Question
+from calc.serving.engines.sglang.engine import SGLang
+from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.memory import MOST_TOKENS, Serving
 from calc.time.arrivals import Arrivals
 from calc.time.fitting import fitting, in_formats
@@ -196,6 +198,30 @@ def test_a_plan_times_a_layout_as_the_report_does(engine, model, layout):
     for end in ("low", "expected", "high"):
         assert together.step(16, 2250, end) == pytest.approx(by_stage.step(16, 2250, end), rel=1e-12)
         assert together.prompt(1, 2000, end) == pytest.approx(by_stage.prompt(1, 2000, end), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("flags", "ranks"),
+    [
+        pytest.param({}, [16], id="divided"),
+        pytest.param({"moe_dense_tp_size": 1, "moe_a2a_backend": "deepep"}, [16, 32, 64], id="whole"),
+    ],
+)
+def test_sglang_s_flags_decide_which_layouts_a_plan_has(flags, ranks):
+    """DeepSeek-V3's dense layers and shared experts are no whole tiles of fp8 on 32 ranks unless flags leave them
+    whole: a plan weighs and times such ranks as the report does."""
+    model, gpu, needs = architecture("deepseek-ai/DeepSeek-V3"), gpus()["h200-sxm"], Needs(prompt=2000, output=500)
+    engine = SGLang(SGLangOptions(**flags, mem_fraction_static=0.8))
+    found = Search(model, engine, needs, [gpu], [Precision(weights="fp8")])
+    rows = {found.rows.layout_of(row): row for row in range(found.rows.form.size)}
+    assert [layout.dp for layout in rows if layout.dp >= 16 and layout.tp == 1] == ranks
+    for layout in (Layout(dp=degree, ep=degree) for degree in ranks):
+        row = found.rows.some(np.array([rows[layout]]))
+        serving = Serving.of(model, found.engine, Precision(weights="fp8"), layout, Overhead())
+        weighed = serving.laid_out.stages[0].weights
+        assert row.shards[row.shard[0]].stage_bytes[0, 0] == pytest.approx(weighed, abs=1)
+        by_report = speed_on(gpu, serving).step(256, 2250, "expected")
+        assert found.speed(row).step(256, 2250, "expected").item() == pytest.approx(by_report, rel=1e-12)
 
 
 def test_plans_meet_their_targets_or_say_so():

@@ -9,11 +9,13 @@ from calc.hardware.custom_gpu import custom_gpu
 from calc.hardware.gpus import gpus
 from calc.hardware.overhead import Overhead
 from calc.serving.engines import ENGINES
+from calc.serving.engines.sglang.engine import SGLang
+from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.memory import Serving
 from calc.time.efficiency import Conditions, efficiency, rows
 from calc.time.estimate import ENDS, Estimate
 from calc.time.roofline import arithmetic, path
-from calc.time.serving_time import Speed, accepted, chunked, speed_of
+from calc.time.serving_time import Speed, accepted, chunked, speed_of, speed_on
 from calc.time.time_operations import decode, prefill
 from calc.time.time_report import time_report
 from presets import models
@@ -117,6 +119,43 @@ def test_copies_that_share_experts_in_slices_gather_and_scatter_every_token(tp, 
     bytes_sent = layers * 2 * (dp - 1) * tokens * row + layers * 2 * 2 * (tp - 1) / tp * tokens * row
     calls = layers * 2 * (1 if tp == 1 else 2)
     assert link_seconds(Layout(tp=tp, dp=dp)) == pytest.approx(calls * on.all_reduce + bytes_sent / on.link)
+
+
+V3_LAYERS, V3_DENSE, V3_ROW = 61, 3, 2 * 7168
+"""DeepSeek-V3's config.json: num_hidden_layers, first_k_dense_replace, hidden_size in 16 bits."""
+
+
+@pytest.mark.parametrize(
+    ("tp", "dp", "options", "gathering", "sending", "reductions"),
+    [  # layers that gather the tokens of all copies, that send them to experts, and all-reduces over a copy's ranks
+        pytest.param(1, 8, {}, 61, 0, 0, id="none: all gather"),
+        pytest.param(2, 4, {}, 61, 0, 2 * 61, id="of two ranks each"),
+        pytest.param(2, 4, {"moe_dense_tp_size": 1}, 58, 0, 2 * 58 + 3, id="dense layers of own tokens"),
+        pytest.param(1, 8, {"moe_a2a_backend": "deepep"}, 3, 58, 0, id="DeepEP: dense layers gather"),
+        pytest.param(2, 4, {"moe_a2a_backend": "deepep", "moe_dense_tp_size": 1}, 0, 58, 61, id="none gathers"),
+        pytest.param(8, 1, {"moe_a2a_backend": "deepep"}, 0, 58, 2 * 61 - 58, id="one copy"),
+    ],
+)
+def test_tokens_that_sglang_s_ranks_send(tp, dp, options, gathering, sending, reductions):
+    """SGLang 0.5.23, `layers/layer_boundary`: a feed-forward that ranks of several copies share takes the rows of all
+    of them, whether experts are spread or not, unless `moe_a2a_backend` sends them (`is_moe_input_scattered_across_
+    dp_ranks`); one that is whole on a rank takes the rank's part of its copy's rows."""
+    architecture, layout = (
+        Architecture.from_config(models()["deepseek-ai/DeepSeek-V3"].config),
+        Layout(tp=tp, dp=dp, ep=8),
+    )
+    engine = SGLang(SGLangOptions(**options))
+    serving = Serving.of(architecture, engine, Precision(weights="fp8"), layout, Overhead())
+    run, tokens = speed_on(gpus()["h200-sxm"], serving), 64
+    on = run.machines("expected")
+    gathered = gathering * 2 * (dp - 1) * tokens
+    sent = sending * 2 * 7 / 8 * 8 * tokens / tp
+    reduced = reductions * 2 * (tp - 1) / tp * tokens
+    calls = (2 * gathering if dp > 1 else 0) + 2 * sending + (reductions if tp > 1 else 0)
+    link = sum(
+        p.seconds for p in run.parts(decode(tokens, 4096), "expected", decodes=True) if p.what == "communication"
+    )
+    assert link == pytest.approx(calls * on.all_reduce + (gathered + sent + reduced) * V3_ROW / on.link)
 
 
 def test_ranks_that_share_tokens_read_less_and_tell_each_other_more():

@@ -5,10 +5,13 @@ Read in SGLang 0.5.23: `arg_groups/memory_hook.py` (defaults; `reserve_for_graph
 `arg_groups/model_overrides/qwen3_vl.py`, `mem_cache/kv_cache_configurator.py` (the memory for the pools;
 `mm_runtime_reservation_gb`), `distributed/utils.py` (pipeline stages), `layers/vocab_parallel_embedding.py`. Drafts:
 `arg_groups/speculative_hook.py` (defaults), `arg_groups/validation_hook.py` (pipelines),
-`model_executor/model_runner_components/spec_aux_hidden_state.py` (layers that are counted). Families that it does not
-serve: the classes of `models/`; `model_loader/utils.py: resolve_transformers_arch` (a family without one runs by the
-code of transformers, here 5.19, where that is written for others' attention: `is_backend_compatible`);
-`models/transformers.py` (`use_cache=False`); `configs/hybrid_arch.py: mambaish_config` (which get a pool of states).
+`model_executor/model_runner_components/spec_aux_hidden_state.py` (layers that are counted). Ranks of a model with
+experts: `arg_groups/parallel_hook.py` (`handle_data_parallelism`), `arg_groups/overrides.py` (`_a2a_ep_size`,
+`_dp_lm_head_validation`), `layers/linear.py`, `layers/vocab_parallel_embedding.py`, `layers/moe/ep_moe/layer.py`
+(DeepEP's experts). Families that it does not serve: the classes of `models/`;
+`model_loader/utils.py: resolve_transformers_arch` (a family without one runs by the code of transformers, here 5.19,
+where that is written for others' attention: `is_backend_compatible`); `models/transformers.py` (`use_cache=False`);
+`configs/hybrid_arch.py: mambaish_config` (which get a pool of states).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,13 +20,13 @@ from typing import ClassVar
 from calc.errors import Message, Refusal
 from calc.formats import MODELOPT, CacheFormat, Precision, WeightFormat
 from calc.formats.table import Format
-from calc.hardware.division import widths
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
+from calc.model.feedforward import RankGroups
 from calc.model.linear_attention import KimiDelta
 from calc.model.mixers import CompressedAttention
 from calc.model.named import Peak
@@ -42,11 +45,13 @@ from calc.serving.engines.launch import (
     combined,
     degrees,
     quantized,
+    spelled,
     stated,
 )
 from calc.serving.engines.loading import FUSED, up_to
 from calc.serving.engines.rules import (
     SUPPORT,
+    TILE,
     VOCABULARY,
     broken_expert_groups,
     broken_groups,
@@ -58,7 +63,15 @@ from calc.serving.engines.rules import (
     without_cache_in,
     without_pooling,
 )
-from calc.serving.engines.sglang.cache import COMPRESSED_REQUESTS, TokenPool, attention_copies, compressing, slot_bytes
+from calc.serving.engines.sglang.cache import (
+    BLACKWELL,
+    COMPRESSED_REQUESTS,
+    HOPPER,
+    TokenPool,
+    attention_copies,
+    compressing,
+    slot_bytes,
+)
 from calc.serving.engines.sglang.options import GUESSING_REQUESTS, SGLangOptions, SpeculativeAlgorithm, guesses
 from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits
 from calc.serving.engines.vllm.rules import SUPPORTED_UNTIL
@@ -91,7 +104,8 @@ STEPS, SHARE = (4096, 2048, 1024), 0.9
 
 CACHE_WORDS: dict[CacheFormat, str] = {"fp8": "fp8_e4m3", "bf16": "bf16"}
 """Names in `--kv-cache-dtype`."""
-LOADS = ("language_model_only", "speculative_algorithm", "speculative_draft_model_path")
+DIVISION = ("moe_dense_tp_size", "enable_dp_lm_head", "moe_a2a_backend")
+LOADS = ("language_model_only", "speculative_algorithm", "speculative_draft_model_path", *DIVISION)
 SERVER_ROLES: tuple[ServerRole, ...] = ("prefill", "decode")
 TRANSFER = ("--disaggregation-transfer-backend", "nixl", "--host", "0.0.0.0")
 SEPARATION = Separation(
@@ -119,6 +133,16 @@ STREAMED = families("sglang", "streamed")
 STREAMED_BATCH, MANY = 512, 400
 """Requests at once up to which all have CUDA graphs there, and from which images get three times the room."""
 UNREAD = families("sglang", "unread_encoder")
+WHOLE_EMBEDDING = families("sglang", "whole_embedding")
+WHOLE_DENSE = families("sglang", "whole_dense")
+HEAD_OF_COPY = families("sglang", "head_of_copy")
+DEEPEP = families("sglang", "deepep")
+DEEPEP_RESERVE, DEEPEP_PREFILL = 2 * 1024, 1024
+"""MiB that are kept free for DeepEP's buffers where there are CUDA graphs, and for its graphs of prompts
+(`reserve_for_deepep_a2a_mb`, `reserve_for_graph_mb`)."""
+DEEPEP_PROMPT, DEEPEP_MULTIPLE = 2048, 8
+"""Tokens of the longest prompt with a graph there, whatever a chunk is, and what all are multiples of
+(`apply_deepep_adjustments`)."""
 LAYERS, HIDDEN = 24, 1024
 """ViT-L/14: an encoder as large takes 5 % of the share, one twice as large 10 % more of what is left."""
 
@@ -155,13 +179,46 @@ def unserved_family(architecture: Architecture) -> Iterator[Refusal]:
         yield Refusal(Message(sentence, family=family, nearest=nearest), "engine")
 
 
-def undivided_dense(model: Architecture, layout: Layout, copies: int) -> Iterator[Refusal]:
-    """Dense feed-forwards and shared experts that all ranks of the copies can't share evenly."""
-    for wide, ranks in widths(model, layout.tp * copies, layout.slices):
-        if copies > 1 and wide % ranks:
+def stores_fp8(precision: Precision) -> bool:
+    """Whether linear layers are read as block fp8 (`Fp8Config`), whatever experts are in."""
+    return precision.weights == "fp8" or any(form.name == "fp8" for form in precision.stored_forms)
+
+
+def leaving_whole(model: Architecture, precision: Precision) -> dict[str, tuple[str, int | str]]:
+    """Flags that leave dense feed-forwards, or shared experts, whole on each rank, with their values, by the part."""
+    flags: dict[str, tuple[str, int | str]] = {}
+    if model.model_type in WHOLE_DENSE:
+        flags["dense"] = "moe_dense_tp_size", 1
+    if model.model_type in DEEPEP and stores_fp8(precision):
+        flags["shared"] = "moe_a2a_backend", "deepep"
+    return flags
+
+
+def uneven_parts(model: Architecture, precision: Precision, layout: Layout, groups: RankGroups) -> Iterator[Refusal]:
+    """Dense feed-forwards and shared experts of which the ranks of a group can't hold equal parts, of block fp8 whole
+    tiles (`layers/linear.py: divide`; `fp8.py: validate_block_quant_shapes`), with the flag that leaves them whole."""
+    widths = [("dense", block.dense) for block in model.all_blocks]
+    for moe in model.experts:
+        widths += [("dense", moe.parallel_mlp), ("shared", moe.shared)]
+    flags, tile = leaving_whole(model, precision), TILE if precision.weights == "fp8" else 1
+    for part, wide in dict.fromkeys((part, mlp.intermediate) for part, mlp in widths if mlp is not None):
+        ranks: int = getattr(groups, part)
+        if ranks == 1 or wide % (ranks * tile) == 0:
+            continue
+        if part in flags:
+            name, value = flags[part]
+            sentence = (
+                "{n:,} columns over {ranks:,} GPUs are {each:g} each, not whole fp8 tiles of {tile:,}: {flag} leaves "
+                "them whole on each GPU."
+                if tile > 1
+                else "{n:,} columns over {ranks:,} GPUs are {each:g} each: {flag} leaves them whole on each GPU."
+            )
+            flag = " ".join(spelled(name, value, SPELLING))
+            message = Message(sentence, n=wide, ranks=ranks, each=wide / ranks, tile=tile, flag=flag)
+            yield Refusal(message, name, [value])
+        elif ranks > layout.tp and wide % ranks:
             sentence = "SGLang divides {n:,} columns of the feed-forward over all {ranks:,} ranks, which is not even."
             yield Refusal(Message(sentence, n=wide, ranks=ranks), "dp", [1])
-            return
 
 
 def batches(most: int, *, guesses: bool = False) -> list[int]:
@@ -179,10 +236,10 @@ def decode_graphs(batch: int, dp: int) -> float:
     return 2 * batch + padding
 
 
-def prefill_graphs(most: int, architecture: Architecture, layout: Layout, images: bool) -> int:
-    """MiB of graphs of prompts up to so many tokens, which some models and pipelines go without
-    (`disable_breakable_cudagraph_if_incompatible`): 8 for each, 1,536 for all with a latent. `images`: the model reads
-    them and has no such graphs for that."""
+def prefill_graphs(most: int, architecture: Architecture, layout: Layout, images: bool, multiple: int = 1) -> int:
+    """MiB of graphs of prompts up to so many tokens, each rounded up to a multiple, which some models and pipelines go
+    without (`disable_breakable_cudagraph_if_incompatible`): 8 for each, 1,536 for all with a latent. `images`: the
+    model reads them and has no such graphs for that."""
     mixers = [mixer for block in architecture.blocks for mixer in block.mixers]
     if layout.pp > 1 or images or any(isinstance(m, KimiDelta | CompressedAttention) for m in mixers):
         return 0
@@ -190,7 +247,7 @@ def prefill_graphs(most: int, architecture: Architecture, layout: Layout, images
         return 1536
     lengths = [*range(4, 33, 4), *range(48, 257, 16), *range(288, 513, 32), *range(576, 1025, 64)]
     lengths += [*range(1280, 4097, 256), *range(4608, most + 1, 512)]
-    return 8 * len([length for length in lengths if length <= most])
+    return 8 * len({up_to(length, multiple) for length in lengths if length <= most})
 
 
 def reads_images(architecture: Architecture) -> bool:
@@ -252,12 +309,15 @@ class SGLang(DraftingEngine):
     options_type: ClassVar[type[SGLangOptions]] = SGLangOptions
 
     def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
-        copies = self.dense_copies(model, layout)
-        yield from broken_tiles(model, precision, layout, copies)
-        yield from broken_groups(model, precision, layout, copies, repeats=True)
-        yield from undivided_dense(model, layout, copies)
+        groups = self.groups(model, layout) or RankGroups.of(layout.tp)
+        yield from uneven_parts(model, precision, layout, groups)
+        others = groups._replace(**dict.fromkeys(leaving_whole(model, precision), 1))
+        yield from broken_tiles(model, precision, layout, others)
+        yield from broken_groups(model, precision, layout, groups, repeats=True)
         yield from broken_expert_groups(model, precision, layout, smallest_group)
         yield from undivided(self.name, self.title, model, layout)
+        yield from self.undivided_experts(model, layout)
+        yield from self.without_copies(model, layout)
         yield from self.unspread_draft(model, layout)
         yield from self.undivided_draft(model, layout)
         yield from super().layout_refusals(model, precision, layout)
@@ -267,12 +327,19 @@ class SGLang(DraftingEngine):
         yield from without_cache(model)
         yield from without_cache_in(precision, self.title, "int8", "int4", "fp8_ds_mla")
         yield from self.draft_refusals(model)
+        yield from self.division_refusals(model, precision)
         yield from super().model_refusals(model, precision)
 
     def gpu_refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Refusal]:
         yield from super().gpu_refusals(gpu, laid_out)
         yield from unserved_family(laid_out.whole)
         precision = laid_out.precision
+        if self.all_to_all and gpu.capability not in (HOPPER, *BLACKWELL):
+            sentence = (
+                "SGLang runs experts behind DeepEP with DeepGEMM, on compute capability 9.0, 10.0 and 10.3; {gpu} has "
+                "none of these."
+            )
+            yield Refusal(Message(sentence, gpu=gpu.name), "moe_a2a_backend", ["none"])
         if gpu.platform == "cuda":
             yield from without_asymmetry(precision, self.title)
         if gpu.platform == "cuda" and precision.weights == "mxfp4" and not laid_out.whole.experts:
@@ -289,12 +356,73 @@ class SGLang(DraftingEngine):
         padded = up_to(rows, VOCABULARY)
         return rows if tp == 1 else (up_to(rows, VOCABULARY * tp) if padded % tp else padded) // tp
 
-    def dense_copies(self, model: Architecture, layout: Layout) -> int:
-        """All: of what it does not give to the group of a copy (`attn_tp`: attention, embedding), linear layers take
-        the group of all tensor-parallel ranks (`layers/linear.py: _resolve_linear_group`), so do dense feed-forwards
-        (`models/deepseek_v2.py`; `moe_dense_tp_size` None), shared experts without an all-to-all backend
-        (`moe_a2a_backend` none) and a head of its own (`enable_dp_lm_head` False)."""
-        return attention_copies(model, layout)
+    def groups(self, model: Architecture, layout: Layout) -> RankGroups | None:
+        """All ranks: of what it does not give to the group of a copy (`attn_tp`: attention, embedding), linear layers
+        take the group of all tensor-parallel ranks (`layers/linear.py: _resolve_linear_group`), so do dense
+        feed-forwards (`models/deepseek_v2.py`; unless `moe_dense_tp_size` is 1), shared experts without an all-to-all
+        backend and a head of its own (unless `enable_dp_lm_head` gives it to the group of a copy)."""
+        options, family, ranks = self.options, model.model_type, layout.tp * attention_copies(model, layout)
+        groups = RankGroups(
+            dense=1 if options.moe_dense_tp_size == 1 and family in WHOLE_DENSE else ranks,
+            shared=1 if self.all_to_all and family in DEEPEP else ranks,
+            head=layout.tp if options.enable_dp_lm_head and family in HEAD_OF_COPY else ranks,
+        )
+        return None if groups == RankGroups.of(layout.tp) else groups
+
+    def embedding_rows(self, model: Architecture, layout: Layout) -> int:
+        """All of them in some families where the attention has copies, padded to 64."""
+        if model.model_type in WHOLE_EMBEDDING and attention_copies(model, layout) > 1 and layout.tp > 1:
+            return up_to(model.vocab, VOCABULARY)
+        return super().embedding_rows(model, layout)
+
+    @property
+    def all_to_all(self) -> bool:
+        return self.options.moe_a2a_backend == "deepep"
+
+    def undivided_experts(self, model: Architecture, layout: Layout) -> Iterator[Refusal]:
+        """Why whole experts are not on all ranks alike, as DeepEP has them (`_a2a_ep_size`; `DeepEPBuffer`)."""
+        ranks = layout.tp * layout.dp
+        if not self.all_to_all or not model.experts:
+            return
+        if layout.ep != ranks:
+            sentence = "With moe_a2a_backend deepep SGLang spreads the experts over all {ranks:,} ranks of tp times dp."
+            yield Refusal(Message(sentence, ranks=ranks), "ep", [ranks])
+        for count in sorted({moe.n_experts for moe in model.experts if moe.n_experts % ranks}):
+            sentence = "DeepEP gives each rank as many experts; {n:,} do not divide over {ranks:,} ranks."
+            yield Refusal(Message(sentence, n=count, ranks=ranks), "moe_a2a_backend", ["none"])
+
+    def without_copies(self, model: Architecture, layout: Layout) -> Iterator[Refusal]:
+        """Why a head is not divided over the ranks of a copy (`_dp_lm_head_validation`; on one copy the flag has no
+        effect)."""
+        if not self.options.enable_dp_lm_head or layout.dp == 1:
+            return
+        if not model.experts:
+            sentence = "enable_dp_lm_head goes with copies of the attention, and this model's are whole servers (dp)."
+            yield Refusal(Message(sentence), "enable_dp_lm_head", ["false"])
+        elif model.model_type not in HEAD_OF_COPY:
+            sentence = "SGLang divides the LM head of the family {family} over all ranks."
+            yield Refusal(Message(sentence, family=model.model_type), "enable_dp_lm_head", ["false"])
+
+    def division_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
+        """Why a model's dense feed-forwards are not left whole, or its tokens not sent to experts."""
+        options, family = self.options, model.model_type
+        if options.moe_dense_tp_size is not None and family not in WHOLE_DENSE and any(b.dense for b in model.blocks):
+            sentence = "SGLang divides the dense feed-forwards of the family {family} over all ranks."
+            yield Refusal(Message(sentence, family=family), "moe_dense_tp_size")
+        if not self.all_to_all:
+            return
+        if not model.experts:
+            sentence = "moe_a2a_backend sends tokens to routed experts, which this model does not have."
+            yield Refusal(Message(sentence), "moe_a2a_backend", ["none"])
+        elif family not in DEEPEP:
+            sentence = "SGLang does not send tokens to experts by DeepEP in the family {family}."
+            yield Refusal(Message(sentence, family=family), "moe_a2a_backend", ["none"])
+        elif not stores_fp8(precision):
+            sentence = (
+                "SGLang runs experts behind DeepEP in block fp8 unless further flags name other kernels; these are in "
+                "{format}."
+            )
+            yield Refusal(Message(sentence, format=precision.weights), "moe_a2a_backend", ["none"])
 
     @property
     def loads_vision(self) -> bool:
@@ -313,9 +441,13 @@ class SGLang(DraftingEngine):
             reserved += decode_graphs(
                 self.largest_batch(gpu.memory_bytes, ranks, streams_images(architecture, gpu)), copies
             )
-            reserved += prefill_graphs(step, architecture, layout, without)
+            longest, multiple = (DEEPEP_PROMPT, DEEPEP_MULTIPLE) if self.all_to_all else (step, 1)
+            graphs = prefill_graphs(longest, architecture, layout, without, multiple)
+            reserved += graphs + (DEEPEP_PREFILL if self.all_to_all and graphs else 0)
         if total > LARGE:
             reserved = max(reserved, LARGE_RESERVE)
+        if self.all_to_all and not options.disable_cuda_graph:
+            reserved += DEEPEP_RESERVE
         share = round((total - reserved) / total, 3)
         if images and architecture.vision is not None:
             share *= share_left(architecture.model_type, architecture.vision)
@@ -453,6 +585,8 @@ class SGLang(DraftingEngine):
                 "SGLang plans its cache while the draft layers still have an embedding and a head of their own, which "
                 "are counted here; later they share the model's."
             )
+        if self.all_to_all:
+            yield Message("DeepEP's buffers are taken to fit into the 2 GiB that SGLang keeps free for them.")
 
     def unpredicted(self, model: Architecture, family: str) -> Iterator[Refusal]:
         if not model.prediction:

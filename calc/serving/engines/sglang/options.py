@@ -16,6 +16,7 @@ SPECULATION: tuple[str, ...] = (
 )
 """Flags that go with `speculative_algorithm`."""
 StateStrategy = Literal["no_buffer", "extra_buffer", "extra_buffer_lazy"]
+AllToAll = Literal["none", "deepep"]
 
 
 class SGLangOptions(Frozen):
@@ -54,6 +55,17 @@ class SGLangOptions(Frozen):
     )
     hicache_size: int = Field(
         default=0, ge=0, le=2**20, description="GB of the host's cache of each rank, instead of the ratio."
+    )
+    moe_dense_tp_size: Literal[1] | None = Field(
+        default=None,
+        description="Dense feed-forwards of a model with experts: whole on each rank (1), not divided over all ranks.",
+    )
+    enable_dp_lm_head: bool = Field(
+        default=False, description="Divide the LM head over the ranks of a copy of the attention, not over all ranks."
+    )
+    moe_a2a_backend: AllToAll = Field(
+        default="none",
+        description="Tokens to routed experts: gathered on all ranks (none), or sent where they are routed (deepep).",
     )
     disable_cuda_graph: bool = Field(default=False, description="No CUDA graphs.")
     scheduler_recv_interval: int = Field(

@@ -6,6 +6,7 @@ from calc import Architecture, Layout, Overhead, Precision, Workload, report
 from calc.hardware.overhead import HIGH, LOW, MIDDLE
 from calc.serving.engines import ENGINES
 from calc.serving.engines.cache import Pool
+from calc.serving.engines.rules import Question
 from calc.serving.engines.sglang.engine import SGLang, batches, unserved_family
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.memory import Serving
@@ -40,6 +41,23 @@ def allocation(model, gpu="h100-sxm", layout=None, weights="bf16", batch=1, cont
         pytest.param("h100-sxm", LLAMA, {"pp": 2}, {}, 8192, 0.834, id="no prefill graphs with stages: 13,568"),
         pytest.param("h200-sxm", V3, {"tp": 8}, {}, 8192, 0.886, id="MLA: 512 + 12,288 + 1,024 + 1,024 + 1,536"),
         pytest.param("h200-sxm", V3, {"dp": 8, "ep": 8}, {}, 8192, 0.758, id="copies: 16,384 + 512 x 8 x 4.5"),
+        # reserve_for_deepep_a2a_mb: 2,048 more than all that, and 1,024 for graphs of prompts, which are of up to 2,048
+        # tokens in multiples of 8 (apply_deepep_adjustments): 38 instead of 42
+        pytest.param(
+            *("h200-sxm", V3, {"dp": 8, "ep": 8}, {"weights": "fp8", "moe_a2a_backend": "deepep"}, 8192, 0.736),
+            id="DeepEP: + 3,072",
+        ),
+        pytest.param(
+            *(
+                "h200-sxm",
+                "Qwen/Qwen3-30B-A3B",
+                {"dp": 8, "ep": 8},
+                {"weights": "fp8", "moe_a2a_backend": "deepep"},
+                8192,
+                0.745,
+            ),
+            id="512 + 12,288 + 1,024 + 1,024 + 18,432 + 8 x 38 + 3,072",
+        ),
         pytest.param("h100-sxm", LLAMA, {}, {"chunked_prefill_size": 2048}, 2048, 0.874, id="10,240 at least"),
         pytest.param("h100-sxm", LLAMA, {}, {"disable_cuda_graph": True}, 8192, 0.841, id="12,928"),
         pytest.param("h100-sxm", LLAMA, {}, {"max_running_requests": 16}, 8192, 0.835, id="13,424: 2 x 16"),
@@ -296,25 +314,58 @@ V3_SIDES = {  # config.json: hidden_size 7168, intermediate_size 18432, moe_inte
 }
 
 
+WHOLE_DENSE, HEAD_OF_COPY, DEEPEP = {"moe_dense_tp_size": 1}, {"enable_dp_lm_head": True}, {"moe_a2a_backend": "deepep"}
+
+
 @pytest.mark.parametrize(
-    ("engine", "layout", "parts"),
+    ("engine", "layout", "options", "parts"),
     [  # by linear.py and vocab_parallel_embedding.py: into how many parts each of these is divided
-        pytest.param("sglang", {"tp": 8}, (8, 8, 8, 8, 8), id="no copies"),
-        pytest.param("sglang", {"dp": 8, "ep": 8}, (8, 8, 1, 1, 8), id="copies of one rank"),
-        pytest.param("sglang", {"tp": 2, "dp": 4, "ep": 8}, (8, 8, 2, 2, 8), id="of two"),
-        pytest.param("sglang", {"tp": 2, "dp": 4}, (8, 8, 2, 2, 8), id="experts in slices"),
-        pytest.param("vllm", {"dp": 8, "ep": 8}, (1, 1, 1, 1, 1), id="vLLM's hold theirs whole"),
-        pytest.param("tensorrt-llm", {"dp": 8, "ep": 8}, (1, 1, 1, 1, 1), id="and TensorRT-LLM's"),
+        pytest.param("sglang", {"tp": 8}, {}, (8, 8, 8, 8, 8), id="no copies"),
+        pytest.param("sglang", {"dp": 8, "ep": 8}, {}, (8, 8, 1, 1, 8), id="copies of one rank"),
+        pytest.param("sglang", {"tp": 2, "dp": 4, "ep": 8}, {}, (8, 8, 2, 2, 8), id="of two"),
+        pytest.param("sglang", {"tp": 2, "dp": 4}, {}, (8, 8, 2, 2, 8), id="experts in slices"),
+        pytest.param("sglang", {"tp": 8}, WHOLE_DENSE, (1, 8, 8, 8, 8), id="whole dense layers, one copy"),
+        pytest.param("sglang", {"dp": 8, "ep": 8}, WHOLE_DENSE, (1, 8, 1, 1, 8), id="and several"),
+        pytest.param("sglang", {"tp": 2, "dp": 4, "ep": 8}, DEEPEP, (8, 1, 2, 2, 8), id="tokens sent to experts"),
+        pytest.param("sglang", {"tp": 2, "dp": 4, "ep": 8}, HEAD_OF_COPY, (8, 8, 2, 2, 2), id="a copy's head"),
+        pytest.param("sglang", {"tp": 8}, HEAD_OF_COPY, (8, 8, 8, 8, 8), id="one copy's: no effect"),
+        pytest.param(
+            *("sglang", {"tp": 2, "dp": 4, "ep": 8}, WHOLE_DENSE | HEAD_OF_COPY | DEEPEP, (1, 1, 2, 2, 2)),
+            id="all flags",
+        ),
+        pytest.param("vllm", {"dp": 8, "ep": 8}, {}, (1, 1, 1, 1, 1), id="vLLM's hold theirs whole"),
+        pytest.param("tensorrt-llm", {"dp": 8, "ep": 8}, {}, (1, 1, 1, 1, 1), id="and TensorRT-LLM's"),
     ],
 )
-def test_what_a_rank_of_copies_holds(engine, layout, parts):
+def test_what_a_rank_of_copies_holds(engine, layout, options, parts):
     """layers/linear.py, `_resolve_linear_group`: the group of all ranks but where a layer names another; models/
     deepseek_v2.py names that of a copy (`attn_tp`) for attention, `get_embedding_tp_kwargs` for the embedding; dense
     feed-forwards and shared experts take all (`mlp_parallel_group`, `_shared_expert_use_tp1`) without
-    --moe-dense-tp-size 1 and --moe-a2a-backend, the head without --enable-dp-lm-head."""
-    rank = ENGINES[engine]().rank(Architecture.from_config(models()[V3].config), Layout(**layout))
+    --moe-dense-tp-size 1 and --moe-a2a-backend, the head without --enable-dp-lm-head, which overrides.py,
+    `_data_parallelism_defaults`, takes back where there is one copy."""
+    kind = ENGINES[engine]
+    started = kind(kind.options_type(**options))
+    rank = started.rank(Architecture.from_config(models()[V3].config), Layout(**layout))
     numels = {tensor.name: tensor.numel for tensor in rank.tensors()}
     assert [rows * columns // numels[name] for name, (rows, columns) in V3_SIDES.items()] == [*parts]
+
+
+@pytest.mark.parametrize(
+    ("model", "rows"),
+    [  # rows of the embedding on a rank of two in each of four copies, by config.json: vocab_size
+        pytest.param("Qwen/Qwen3.5-35B-A3B", 248_320, id="qwen3_5.py: enable_tp=not is_dp_attention_enabled()"),
+        pytest.param("deepseek-ai/DeepSeek-V4-Flash", 129_280, id="deepseek_v4.py"),
+        pytest.param("inclusionAI/Ling-3.0-flash", 157_184, id="bailing_moe_v3.py"),
+        pytest.param("Qwen/Qwen3-235B-A22B", 151_936 // 2, id="qwen2_moe.py: use_attn_tp_group"),
+        pytest.param(V3, 129_280 // 2, id="deepseek_v2.py: get_embedding_tp_kwargs()"),
+    ],
+)
+def test_embeddings_that_copies_hold_whole(model, rows):
+    """layers/vocab_parallel_embedding.py: without `enable_tp` it is not divided, though the attention is."""
+    architecture, engine = Architecture.from_config(models()[model].config), SGLang()
+    assert architecture.vocab in (rows, 2 * rows)
+    assert engine.rank(architecture, Layout(tp=2, dp=4, ep=8)).vocab == rows
+    assert engine.rank(architecture, Layout(tp=2)).vocab == architecture.vocab // 2
 
 
 def test_bytes_that_copies_share():
@@ -332,16 +383,87 @@ def test_bytes_that_copies_share():
     assert whole.laid_out.stages[0].weights - shared.laid_out.stages[0].weights == more == 4_897_977_280
 
 
-def test_copies_that_leave_no_whole_tiles_are_refused():
-    """fp8.py, `validate_block_quant_shapes`: 18,432 columns of a dense layer over 32 ranks are 576, no whole tiles of
-    128 (github.com/SemiAnalysisAI/InferenceX/pull/1157 has the same of shared experts, and the flags that go round)."""
-    model, engine = Architecture.from_config(models()[V3].config), SGLang()
-    refused = {
-        ranks: [*engine.layout_refusals(model, Precision(weights="fp8"), Layout(dp=ranks, ep=ranks))]
-        for ranks in (8, 16, 32)
-    }
-    assert (refused[8], refused[16]) == ([], [])
-    assert str(refused[32][0].message).startswith("18,432 columns over 32 GPUs are 576 each, not whole fp8 tiles")
+def refusals(model, precision=None, layout=None, gpu=None, **options):
+    engine, architecture = SGLang(SGLangOptions(**options)), Architecture.from_config(models()[model].config)
+    question = Question(architecture, precision or Precision(weights="fp8"), layout or Layout(dp=8, ep=8))
+    if gpu is not None:
+        laid_out = Serving.of(*question[:1], engine, *question[1:3], Overhead()).laid_out
+        question = question._replace(laid_out=laid_out, gpu=gpus()[gpu])
+    return [*engine.refusals(question)]
+
+
+@pytest.mark.parametrize(("ranks", "options"), [(8, {}), (16, {}), (32, WHOLE_DENSE | DEEPEP)])
+def test_ranks_that_divide_deepseek_v3(ranks, options):
+    """18,432 columns of a dense layer and 2,048 of a shared expert in tiles of 128: 144 and 16, over 8 and 16 ranks; on
+    32 both stand whole (github.com/SemiAnalysisAI/InferenceX/pull/1157: --moe-dense-tp-size 1, --moe-a2a-backend)."""
+    assert refusals(V3, layout=Layout(dp=ranks, ep=ranks), gpu="h200-sxm", **options) == []
+
+
+def test_ranks_that_leave_no_whole_tiles_are_refused_with_the_flag():
+    """fp8.py, `validate_block_quant_shapes`: over 32 ranks a dense layer has 576 columns, a shared expert 64."""
+    copies = Layout(dp=32, ep=32)
+    refused = refusals(V3, layout=copies)
+    assert [(str(why.message), why.field, why.nearest) for why in refused] == [
+        (
+            "18,432 columns over 32 GPUs are 576 each, not whole fp8 tiles of 128: --moe-dense-tp-size 1 leaves them "
+            "whole on each GPU.",
+            "moe_dense_tp_size",
+            [1],
+        ),
+        (
+            "2,048 columns over 32 GPUs are 64 each, not whole fp8 tiles of 128: --moe-a2a-backend deepep leaves them "
+            "whole on each GPU.",
+            "moe_a2a_backend",
+            ["deepep"],
+        ),
+    ]
+    assert [why.field for why in refusals(V3, layout=copies, **WHOLE_DENSE)] == ["moe_a2a_backend"]
+    assert [why.field for why in refusals(V3, layout=Layout(tp=32, ep=32))] == ["moe_dense_tp_size", "moe_a2a_backend"]
+
+
+def test_what_copies_hold_whole_by_flags_is_what_those_of_vllm_hold():
+    """DeepSeek-V3 on 8 ranks: each has dense layers, shared experts and the head whole, and 32 of 256 experts."""
+    copies, flags = Layout(dp=8, ep=8), WHOLE_DENSE | HEAD_OF_COPY | DEEPEP
+    by_engine = (
+        Serving.of(Architecture.from_config(models()[V3].config), engine, Precision(weights="fp8"), copies, Overhead())
+        for engine in (ENGINES["vllm"](), SGLang(SGLangOptions(**flags)))
+    )
+    vllm, sglang = (serving.laid_out.stages[0].weights for serving in by_engine)
+    assert sglang == vllm
+
+
+@pytest.mark.parametrize(
+    ("model", "layout", "options", "said"),
+    [
+        # overrides.py, _a2a_ep_size; token_dispatcher/deepep.py: `num_experts % group.size() == 0`
+        pytest.param(V3, Layout(dp=8), DEEPEP, "spreads the experts over all 8 ranks", id="slices"),
+        pytest.param("Qwen/Qwen3-30B-A3B", Layout(dp=6, ep=6), DEEPEP, "128 do not divide over 6", id="uneven experts"),
+        # models/gpt_oss.py: NotImplementedError; models/mixtral.py sums over all ranks whatever the backend is
+        pytest.param("openai/gpt-oss-120b", None, DEEPEP, "by DeepEP in the family gpt_oss", id="gpt-oss"),
+        pytest.param("mistralai/Mixtral-8x7B-v0.1", None, DEEPEP, "by DeepEP in the family mixtral", id="Mixtral"),
+        pytest.param(LLAMA, Layout(), DEEPEP, "routed experts, which this model does not have", id="no experts"),
+        # models/llama.py: no is_dense_ffn_fully_dp
+        pytest.param(LLAMA, Layout(tp=2), WHOLE_DENSE, "dense feed-forwards of the family llama", id="a dense model"),
+        # overrides.py, _dp_lm_head_validation: "requires attention DP"; models/minimax_m2.py: a head of all ranks
+        pytest.param(LLAMA, Layout(dp=2), HEAD_OF_COPY, "goes with copies of the attention", id="servers"),
+        pytest.param(
+            "MiniMaxAI/MiniMax-M2.7", None, HEAD_OF_COPY, "the LM head of the family minimax_m2", id="no head"
+        ),
+    ],
+)
+def test_flags_that_do_not_go_with_a_model(model, layout, options, said):
+    assert [why for why in refusals(model, layout=layout, **options) if said in str(why.message)]
+
+
+def test_deepep_runs_fp8_on_hopper_and_blackwell():
+    """ep_moe/layer.py: experts in 16 bits name no kernel ("supports low_latency mode only"), those in fp8 run DeepGEMM,
+    deep_gemm_wrapper/configurer.py: from compute capability 9.0. DeepSeek-V4's file is of `Fp8Config` too, with experts
+    in FP4."""
+    assert "in block fp8" in str(refusals("Qwen/Qwen3-30B-A3B", Precision(), **DEEPEP)[0].message)
+    assert refusals("Qwen/Qwen3-30B-A3B", gpu="h100-sxm", **DEEPEP) == []
+    assert "DeepGEMM" in str(refusals("Qwen/Qwen3-30B-A3B", gpu="a100-sxm-80gb", **DEEPEP)[0].message)
+    v4 = Precision.of(models()["deepseek-ai/DeepSeek-V4-Flash"].config, None, None)
+    assert refusals("deepseek-ai/DeepSeek-V4-Flash", v4, gpu="b200", **DEEPEP) == []
 
 
 def test_copies_that_do_not_divide_dense_layers_are_refused():
