@@ -75,15 +75,23 @@ class LlamaCpp(Engine):
         return "+".join(filter(None, words))
 
     def settled(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: Overhead) -> "LlamaCpp":
+        """With `auto`, what `--fit` decides; it changes nothing where flags say which tensors, or shares of them, lie
+        where (common/fit.cpp: `common_params_fit_impl`)."""
         if self.options.n_gpu_layers != "auto":
             return self
-        offload = self.offloaded(laid_out, gpu, workload, overhead)
-        return self.with_options(**{"n_gpu_layers": None, **(offload or {})})
+        whole = self.with_options(n_gpu_layers=None)
+        offload = None if self.options.n_cpu_moe else whole.offloaded(laid_out, gpu, workload, overhead)
+        return whole if offload is None else whole.with_options(**offload)
+
+    @property
+    def most_on_host(self) -> "LlamaCpp":
+        return self.with_options(n_gpu_layers=0) if self.options.n_gpu_layers == "auto" else self
 
     def offloaded(
         self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: Overhead
     ) -> dict[str, object] | None:
-        if self.options.device == "none":
+        stated = self.options  # of which no flag takes back those that say which tensors, or shares of them, lie where
+        if stated.device == "none" or stated.cpu_moe or stated.override_tensor or stated.tensor_split:
             return None
         high = bounds(overhead.sizes(self.overhead(laid_out.layout.gpus), 0))[1]
         room = MachineRoom((gpu.usable_bytes - high,) * laid_out.layout.pp)
@@ -96,7 +104,10 @@ class LlamaCpp(Engine):
         (options,) = model_file(model, precision, predicts=self.options.predicts).once(question, sought)
         if options is None:
             return None
-        return {name: value for name, value in options if value != getattr(self.options, name)}
+        changes = {name: value for name, value in options if value != getattr(stated, name)}
+        if "n_gpu_layers" in changes and options.n_gpu_layers is None:  # all, and the output
+            changes["n_gpu_layers"] = layers_of(model, predicts=stated.predicts) + 1
+        return changes
 
     def leaves_on_host(self, architecture: Architecture, gpus: int) -> bool:
         layers = layers_of(architecture, predicts=self.options.predicts)
