@@ -207,8 +207,8 @@ def estimate(allocation: Allocation, axis: Literal["context", "batch"], most: in
     requested = allocation.requested
     if (roomiest := requested.engine.most_on_host) is not requested.engine:
         there = Allocation(requested.with_engine(roomiest), allocation.gpu, allocation.workload)
-        found = max_context(there, most) if axis == "context" else max_batch(there, 1)
-        return most - 1 if found is None else max(1, found)
+        largest_there = max_context(there, most) if axis == "context" else max_batch(there, 1)
+        return most - 1 if largest_there is None else max(1, largest_there)
 
     def over(amount: int) -> int:
         there = allocation.at(**{axis: amount})
