@@ -153,7 +153,7 @@ VERBS = {
 """Verbs of a title by the verdict on the GPU in focus."""
 
 
-@drawn(4, 300, served())
+@drawn(4, 120, served())
 def test_a_page_says_the_verdict_in_every_language(scenario):
     """Title, preview of the link, figures and cards."""
     page = answer(scenario)
@@ -232,7 +232,7 @@ LOADS = st.builds(
 )
 
 
-@drawn(3, 150, served(PLANNED), LOADS)
+@drawn(3, 100, served(PLANNED), LOADS)
 def test_a_plan_is_what_weigh_says_of_it(scenario, needs):
     """By the command line, the address for programs and the page; and opened in Weigh, where it fits with the headroom
     and the sequences that it says, and answers one user as fast."""

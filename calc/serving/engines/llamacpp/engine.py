@@ -80,7 +80,8 @@ class LlamaCpp(Engine):
         if self.options.n_gpu_layers != "auto":
             return self
         whole = self.with_options(n_gpu_layers=None)
-        offload = None if self.options.n_cpu_moe else whole.offloaded(laid_out, gpu, workload, overhead)
+        places_experts = self.options.cpu_moe or self.options.n_cpu_moe
+        offload = None if places_experts else whole.offloaded(laid_out, gpu, workload, overhead)
         return whole if offload is None else whole.with_options(**offload)
 
     @property
@@ -91,7 +92,8 @@ class LlamaCpp(Engine):
         self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: Overhead
     ) -> dict[str, object] | None:
         stated = self.options  # of which no flag takes back those that say which tensors, or shares of them, lie where
-        if stated.device == "none" or stated.cpu_moe or stated.override_tensor or stated.tensor_split:
+        places_experts = stated.cpu_moe and laid_out.whole.experts
+        if stated.device == "none" or places_experts or stated.override_tensor or stated.tensor_split:
             return None
         high = bounds(overhead.sizes(self.overhead(laid_out.layout.gpus), 0))[1]
         room = MachineRoom((gpu.usable_bytes - high,) * laid_out.layout.pp)
@@ -104,7 +106,7 @@ class LlamaCpp(Engine):
         (options,) = model_file(model, precision, predicts=self.options.predicts).once(question, sought)
         if options is None:
             return None
-        changes = {name: value for name, value in options if value != getattr(stated, name)}
+        changes = {name: value for name, value in options if value != getattr(stated, name) and name != "cpu_moe"}
         if "n_gpu_layers" in changes and options.n_gpu_layers is None:  # all, and the output
             changes["n_gpu_layers"] = layers_of(model, predicts=stated.predicts) + 1
         return changes
