@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from contextlib import redirect_stderr, redirect_stdout
+from contextvars import copy_context
 from functools import cache
 from urllib.parse import urlencode
 
@@ -52,12 +53,17 @@ def drawn(few, many, *strategies):
         @pytest.mark.slow
         @pytest.mark.parametrize("draws", [few, pytest.param(many, marks=pytest.mark.sweep)])
         def test(draws):
-            session.IS_NONE.set(True)
-            settings(max_examples=draws)(given(*strategies)(check))()
+            copy_context().run(without_session, settings(max_examples=draws)(given(*strategies)(check)))
 
         return test
 
     return decorate
+
+
+def without_session(check):
+    """Run a check as programs ask: nothing is remembered. What it sets of languages and sessions is its context's."""
+    session.IS_NONE.set(True)
+    check()
 
 
 def answer(scenario):
@@ -109,15 +115,12 @@ def printed(main, argv):
 
 def in_each_language(show):
     """What is shown, in each language."""
-    spoken = words.SPOKEN.get()
-    try:
-        shown = []
-        for language in words.LANGUAGES:
-            words.SPOKEN.set(language)
-            shown.append(show())
-        return shown
-    finally:
-        words.SPOKEN.set(spoken)
+
+    def shown(language):
+        words.SPOKEN.set(language)
+        return show()
+
+    return [copy_context().run(shown, language) for language in words.LANGUAGES]
 
 
 def numbers(text):
