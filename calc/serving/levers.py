@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from calc.errors import ConfigError, Frozen, Message
-from calc.formats import CACHE_BITS, Precision, WeightFormat
+from calc.formats import CACHE_BITS, Native, Precision, WeightFormat
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout, shapes
 from calc.serving.engines.engine import Engine
@@ -50,6 +50,11 @@ class Setting:
     precision: Precision
     layout: Layout
     workload: Workload
+    checkpoint: Native
+
+    def with_weights(self, weights: WeightFormat) -> "Setting":
+        """The setting in another format of the weights; the cache stays as it is."""
+        return replace(self, precision=self.engine.precision(self.checkpoint, weights, self.precision.kv))
 
     def fields(self) -> dict[str, Any]:
         """Every field by its name, in the order of the least change."""
@@ -167,11 +172,12 @@ class Trials:
         return self.known[setting]
 
 
-def levers(gpu: GPU, serving: Serving, workload: Workload) -> tuple[Lever, ...]:
+def levers(gpu: GPU, serving: Serving, workload: Workload, checkpoint: Native) -> tuple[Lever, ...]:
     """The changes with which it fits, the least first; where none does it alone without less work, two together. More
-    GPUs come last. Raises ConfigError where the model can't read sequences so long."""
+    GPUs come last. Weights in the checkpoint's own format are as it stores them. Raises ConfigError where the model
+    can't read sequences so long."""
     serving.engine.check(Question(serving.architecture, workload=workload))
-    now = Setting(serving.engine, serving.precision, serving.layout, workload)
+    now = Setting(serving.engine, serving.precision, serving.layout, workload, checkpoint)
     trials, before = Trials(gpu, serving), serving.on(gpu, workload)
 
     def that_fit(settings: Iterable[Setting]) -> Iterator[Lever]:
@@ -238,14 +244,14 @@ def other_weights(now: Setting) -> Iterator[Setting]:
     """The weights in each other usual format, the largest first, where the engine does not run those asked for."""
     for weights in dict.fromkeys((*ANYWHERE, *now.engine.weight_formats)):
         if weights != now.precision.weights:
-            yield replace(now, precision=Precision(weights=weights, kv=now.precision.kv))
+            yield now.with_weights(weights)
 
 
 def smaller_weights(now: Setting, trials: Trials) -> Iterator[Setting]:
     """The weights in each smaller usual format that the engine runs on the GPU; where it runs none of them, in those
     that have kernels anywhere."""
     for formats in (now.engine.weight_formats, ANYWHERE):
-        settings = [replace(now, precision=Precision(weights=weights, kv=now.precision.kv)) for weights in formats]
+        settings = [now.with_weights(weights) for weights in formats]
         tried = ((setting, trials.of(setting)) for setting in settings)
         running = [(setting, after) for setting, after in tried if after is not None and after.refusal is None]
         if running:

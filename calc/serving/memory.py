@@ -336,9 +336,7 @@ class Serving:
     def on(self, gpu: GPU, workload: Workload) -> "Allocation":
         """Allocation on a GPU of this kind, of the data-parallel copy with the most sequences."""
         gpu = self.engine.set_up(gpu)
-        serving, share = self.for_gpu(gpu), workload.of_copy(self.layout.dp)
-        engine = serving.engine.settled(serving.laid_out, gpu, share, serving.overhead)
-        return Allocation(serving if engine is serving.engine else serving.with_engine(engine), gpu, share)
+        return Allocation(self.for_gpu(gpu), gpu, workload.of_copy(self.layout.dp))
 
     def requirements_on(self, gpu: GPU, limits: Limits) -> Requirements:
         """Needs on GPUs with the kernels and links of this one, under these limits."""
@@ -353,9 +351,13 @@ class Serving:
 class Allocation:
     """Memory of a laid-out model on one kind of GPU at a workload."""
 
-    def __init__(self, serving: Serving, gpu: GPU, workload: Workload) -> None:
-        self.serving, self.gpu, self.workload = serving, gpu, workload
-        self.limits: Limits = serving.engine.limits(workload, gpu, serving.architecture, serving.layout)
+    def __init__(self, requested: Serving, gpu: GPU, workload: Workload) -> None:
+        """`requested` is the model under its flags, before the engine decides for this workload what they leave to
+        it."""
+        self.requested, self.gpu, self.workload = requested, gpu, workload
+        engine = requested.engine.settled(requested.laid_out, gpu, workload, requested.overhead)
+        self.serving = serving = requested if engine is requested.engine else requested.with_engine(engine)
+        self.limits: Limits = engine.limits(workload, gpu, serving.architecture, serving.layout)
         self.requirements = serving.requirements_on(gpu, self.limits)
 
     @property
@@ -365,7 +367,7 @@ class Allocation:
 
     def at(self, **change: int) -> "Allocation":
         """The allocation for another batch or context."""
-        return Allocation(self.serving, self.gpu, self.workload.model_copy(update=change))
+        return Allocation(self.requested, self.gpu, self.workload.model_copy(update=change))
 
     def under(self, engine: Engine) -> "Allocation":
         return Allocation(self.serving.with_engine(engine), self.gpu, self.workload)

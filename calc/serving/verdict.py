@@ -192,7 +192,8 @@ def max_batch(allocation: Allocation, copies: int) -> int | None:
 
 def once(allocation: Allocation, question: Hashable, answer: Callable[[], T]) -> T:
     """An answer about what a GPU holds, sought once for all GPUs of which the engine reads the same."""
-    known, key = allocation.serving.known_answers, (allocation.serving.engine.reads_of(allocation.gpu), question)
+    serving = allocation.requested
+    known, key = serving.known_answers, (serving.engine.reads_of(allocation.gpu), question)
     if key not in known:
         known[key] = answer()
     answered: T = known[key]
@@ -201,7 +202,13 @@ def once(allocation: Allocation, question: Hashable, answer: Callable[[], T]) ->
 
 def estimate(allocation: Allocation, axis: Literal["context", "batch"], most: int) -> int:
     """About how much of it fits: where a line through what is held of two amounts meets what a GPU has, and again from
-    there. Passes grow from some amount on alone, and weights that a GPU takes over from the host hide small ones."""
+    there. Passes grow from some amount on alone, and weights that a GPU takes over from the host hide small ones. Where
+    the engine decides for each amount what stays on the host, as much as with most of it there."""
+    requested = allocation.requested
+    if (roomiest := requested.engine.most_on_host) is not requested.engine:
+        there = Allocation(requested.with_engine(roomiest), allocation.gpu, allocation.workload)
+        largest_there = max_context(there, most) if axis == "context" else max_batch(there, 1)
+        return most - 1 if largest_there is None else max(1, largest_there)
 
     def over(amount: int) -> int:
         there = allocation.at(**{axis: amount})

@@ -10,14 +10,9 @@ from hypothesis import strategies as st
 
 from calc import Layout, Overhead, Range, TrainingLayout, TrainingWorkload, Workload
 from calc.families import settings as config_settings
-from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
-from calc.hardware.computer import MOST_CARDS
+from calc.formats import WEIGHT_FORMATS
 from calc.serving.engines import ENGINES
-from calc.serving.shared_gpus import MOST_MODELS
 from calc.text import pack
-from calc.time.efficiency import SHARES, written_share
-from calc.time.estimate import Estimate
-from calc.units import decimal
 from pages.parts.inputs.fields import CONTROLS
 from pages.parts.state import query
 from pages.parts.state.query import EVERYTHING, FORMERLY, PAGES, TRAIN, VERIFY, WEIGH, encode
@@ -27,12 +22,11 @@ from pages.parts.state.scenario import (
     ServingChoice,
     Source,
     TrainingChoice,
-    configuration,
-    neighbour,
     places,
 )
-from presets import gpus, models
+from presets import models
 from tests.cases import in_one_test
+from tests.drawn import values
 
 VLLM = ENGINES["vllm"].options_type
 
@@ -304,68 +298,6 @@ def test_any_query_gives_a_scenario(page, params):
     assert none == []
     assert len(problems) <= len(params)
     assert all(len(str(problem)) < 500 for problem in problems)
-
-
-RISING = (
-    st.lists(st.floats(0, 1e6), min_size=3, max_size=3)
-    .map(sorted)
-    .map(lambda ends: Estimate(low=ends[0], expected=ends[1], high=ends[2]))
-)
-
-
-def values(option):
-    """Any value that a field takes."""
-    if option.choices:
-        taken = st.sampled_from(option.choices)
-    elif option.is_switch:
-        taken = st.booleans()
-    elif option.is_whole:
-        taken = st.integers(option.least, option.most)
-    elif option.is_number:
-        most = 1e6 if option.most is None else option.most
-        taken = st.floats(option.least, most, exclude_min=option.open_below, exclude_max=option.open_above)
-    elif option.is_range:
-        ends = st.floats(0, 1024)
-        taken = st.tuples(ends, ends).map(lambda ends: Range(low=min(ends), high=max(ends)))
-    else:
-        taken = {
-            "model": st.sampled_from([*models(), "org/own"]),
-            "gpu": st.lists(
-                st.sampled_from([*gpus(), "My own:48GiB:960GB/s:bf16=181,fp8=362"]), min_size=1, unique=True
-            ).map(tuple),
-            "plan_gpus": st.lists(st.sampled_from([*gpus(), "My own:48GiB:960GB/s:bf16=181,fp8=362"]), unique=True).map(
-                tuple
-            ),
-            "weight_formats": st.lists(st.sampled_from(WEIGHT_FORMATS), unique=True).map(tuple),
-            "kv_formats": st.lists(st.sampled_from(CACHE_FORMATS), unique=True).map(tuple),
-            "price": st.dictionaries(
-                st.sampled_from(["h100-sxm", "l4", "My own:48GiB:960GB/s:bf16=181,fp8=362"]),
-                st.floats(0, 1e6, exclude_max=True),
-            ).map(lambda stated: tuple(f"{name}={decimal(usd)}" for name, usd in stated.items())),
-            "my_gpus": st.lists(
-                st.sampled_from([*gpus(), "My own:48GiB:960GB/s:bf16=181,fp8=362"]), max_size=MOST_CARDS
-            ).map(tuple),
-            "share": st.dictionaries(st.sampled_from(sorted(SHARES)), RISING).map(
-                lambda stated: tuple(written_share(name, share) for name, share in stated.items())
-            ),
-            "pasted": st.sampled_from([{"model_type": "llama", "num_hidden_layers": n} for n in (1, 2)]),
-            "version": st.sampled_from(["0.11", "5.2.1"]),
-            "card": st.sampled_from(list(gpus())),
-            "opened": st.sampled_from(list(gpus())),
-            "steps": st.lists(st.sampled_from(["model=Qwen/Qwen3-8B&method=dpo", "method=grpo,lora"]), max_size=5).map(
-                tuple
-            ),
-            "share_with": st.lists(
-                st.sampled_from(["BAAI/bge-m3,context=512,batch=8", "Qwen/Qwen3-0.6B,weights=fp8"]).map(neighbour),
-                max_size=MOST_MODELS - 1,
-            ).map(tuple),
-            "with": st.lists(
-                st.sampled_from(["Qwen/Qwen2.5-3B", "deepseek-ai/DeepSeek-V3:kv=fp8"]).map(configuration),
-                max_size=5,
-                unique=True,
-            ).map(tuple),
-        }.get(option.name, st.text(min_size=1, max_size=20).filter(str.isprintable))
-    return taken | st.none() if option.optional else taken
 
 
 @st.composite

@@ -188,6 +188,11 @@ class CachePlanner(StartedEngine):
         """The engine with what it decides by itself at start, under these ranges of the overhead."""
         return self
 
+    @property
+    def most_on_host(self) -> Self:
+        """The engine with as much on the host as it may decide by itself to leave there."""
+        return self
+
     def offloaded(
         self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: Overhead
     ) -> dict[str, object] | None:

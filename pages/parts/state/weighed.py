@@ -172,7 +172,8 @@ class Weighed(Reported[Report]):
         """Changes that would make the model fit on the GPU in focus."""
         if self.focus is None:
             return ()
-        return levers(find_gpu(self.focus.gpu), self.serving, self.report.scenario.workload)
+        checkpoint = self.model.published.stored
+        return levers(find_gpu(self.focus.gpu), self.serving, self.report.scenario.workload, checkpoint)
 
     @cached_property
     def speed(self) -> Reply | None:

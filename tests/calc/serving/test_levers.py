@@ -5,6 +5,7 @@ from itertools import cycle
 import pytest
 
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload, report
+from calc.formats import Native, native
 from calc.hardware.gpus import gpus
 from calc.serving.engines import ENGINES
 from calc.serving.levers import levers, spelled, ways
@@ -26,6 +27,7 @@ CASES = [
     pytest.param("Qwen/Qwen3-8B", "rtx-4070", 4, 32_768, Layout(), "llamacpp", id="llama.cpp"),
     pytest.param("google/gemma-3-27b-it", "rtx-6000-ada", 2, 16_384, Layout(tp=2), "vllm", id="two GPUs"),
     pytest.param("Qwen/Qwen3-30B-A3B", "rtx-4090", 1, 8192, Layout(pp=2), "llamacpp", id="shares of two GPUs"),
+    pytest.param("moonshotai/Kimi-K2.5", "a100-sxm-80gb", 16, 8192, Layout(tp=8), "vllm", id="int4 in parts"),
 ]
 
 
@@ -56,7 +58,7 @@ def check_levers(model, gpu, workload, layout, engine, weights=None):
     one = serving(model, engine, layout, Precision.of(config, weights))
     asked_now = {"engine": kind(), "precision": one.precision, "layout": layout, "gpus": [gpus()[gpu]]}
     (before,) = report(config, workload=workload, **asked_now).verdicts
-    offered = levers(gpus()[gpu], one, workload)
+    offered = levers(gpus()[gpu], one, workload, native(config))
     for lever in offered:
         asked = dict(lever.changes)
         shape = layout.model_copy(update={name: asked.pop(name) for name in ("tp", "pp", "dp", "ep") if name in asked})
@@ -151,7 +153,7 @@ def test_deepseek_v3_on_eight_h200():
     found = ways(gpus()["h200-sxm"], one, workload, 8)
     assert (spelled(found[0].layout), found[0].verdict, found[0].spare > 0) == ("DP 8 + EP 8", "fits", True)
     assert {spelled(way.layout): way.verdict for way in found}["TP 8"] == "does not fit"
-    first = levers(gpus()["h200-sxm"], one, workload)[0]
+    first = levers(gpus()["h200-sxm"], one, workload, native(models()["deepseek-ai/DeepSeek-V3"].config))[0]
     assert first.changes == {"tp": 1, "dp": 8, "ep": 8}
 
 
@@ -180,5 +182,5 @@ def test_ways_are_over_as_many_gpus_and_the_best_is_first():
 def test_nothing_is_offered_that_the_engine_refuses():
     """MLA's latent cache in fp8 is offered where it is smaller; a dense model has no experts to spread."""
     one = serving("Qwen/Qwen3-8B", "vllm", Layout())
-    for lever in levers(gpus()["v100-sxm2-16gb"], one, Workload(batch=4, context=8192)):
+    for lever in levers(gpus()["v100-sxm2-16gb"], one, Workload(batch=4, context=8192), Native("bf16")):
         assert lever.changes.keys().isdisjoint({"ep", "dp"})

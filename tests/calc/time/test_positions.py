@@ -3,6 +3,7 @@
 import pytest
 
 from calc import Architecture, ConfigError, Layout, Precision, Workload, report
+from calc.formats import Native
 from calc.hardware.gpus import gpus
 from calc.hardware.overhead import Overhead
 from calc.serving.engines import ENGINES
@@ -64,9 +65,9 @@ def test_a_plan_says_so_and_its_command_asks_for_no_more(model):
 def test_no_lever_and_no_roofline_goes_beyond(model):
     architecture, most = model
     serving = Serving.of(architecture, ENGINES["vllm"](), Precision(), Layout(), Overhead())
-    assert levers(H100, serving, Workload(context=most)) is not None
+    assert levers(H100, serving, Workload(context=most), Native("bf16")) is not None
     for ask in (
-        lambda: levers(H100, serving, Workload(context=most + 1)),
+        lambda: levers(H100, serving, Workload(context=most + 1), Native("bf16")),
         lambda: operating_points(architecture, ENGINES["vllm"](), Precision(), H100, Layout(), most + 1),
     ):
         with pytest.raises(ConfigError, match="learned positions") as caught:

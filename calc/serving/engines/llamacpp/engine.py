@@ -75,15 +75,25 @@ class LlamaCpp(Engine):
         return "+".join(filter(None, words))
 
     def settled(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: Overhead) -> "LlamaCpp":
+        """With `auto`, what `--fit` decides; it changes nothing where flags say which tensors, or shares of them, lie
+        where (common/fit.cpp: `common_params_fit_impl`)."""
         if self.options.n_gpu_layers != "auto":
             return self
-        offload = self.offloaded(laid_out, gpu, workload, overhead)
-        return self.with_options(**{"n_gpu_layers": None, **(offload or {})})
+        whole = self.with_options(n_gpu_layers=None)
+        places_experts = self.options.cpu_moe or self.options.n_cpu_moe
+        offload = None if places_experts else whole.offloaded(laid_out, gpu, workload, overhead)
+        return whole if offload is None else whole.with_options(**offload)
+
+    @property
+    def most_on_host(self) -> "LlamaCpp":
+        return self.with_options(n_gpu_layers=0) if self.options.n_gpu_layers == "auto" else self
 
     def offloaded(
         self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: Overhead
     ) -> dict[str, object] | None:
-        if self.options.device == "none":
+        stated = self.options  # of which no flag takes back those that say which tensors, or shares of them, lie where
+        places_experts = stated.cpu_moe and laid_out.whole.experts
+        if stated.device == "none" or places_experts or stated.override_tensor or stated.tensor_split:
             return None
         high = bounds(overhead.sizes(self.overhead(laid_out.layout.gpus), 0))[1]
         room = MachineRoom((gpu.usable_bytes - high,) * laid_out.layout.pp)
@@ -96,7 +106,10 @@ class LlamaCpp(Engine):
         (options,) = model_file(model, precision, predicts=self.options.predicts).once(question, sought)
         if options is None:
             return None
-        return {name: value for name, value in options if value != getattr(self.options, name)}
+        changes = {name: value for name, value in options if value != getattr(stated, name) and name != "cpu_moe"}
+        if "n_gpu_layers" in changes and options.n_gpu_layers is None:  # all, and the output
+            changes["n_gpu_layers"] = layers_of(model, predicts=stated.predicts) + 1
+        return changes
 
     def leaves_on_host(self, architecture: Architecture, gpus: int) -> bool:
         layers = layers_of(architecture, predicts=self.options.predicts)

@@ -3,6 +3,7 @@
 import pytest
 
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload
+from calc.formats import Native
 from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.launch import GGUFSource, ModelStart
@@ -97,8 +98,40 @@ def test_auto_is_what_the_verdict_proposes_and_weighs_anew(name):
     )
     assert decided.memory.weights < serving().on(card, workload).memory.weights
     assert judged(n_gpu_layers="auto").verdict == "fits"
-    (first, *_) = levers(card, serving(), workload)
+    (first, *_) = levers(card, serving(), workload, Native("bf16"))
     assert set(first.changes) <= {"n_gpu_layers", "n_cpu_moe", "tensor_split"}
+
+
+def test_auto_is_decided_anew_for_every_question():
+    """llama-server decides at each start (common/fit.cpp): what stays on the host for 4 sequences is not what does for
+    60, and both fit; where flags say where tensors lie, it changes nothing."""
+    card, workload = gpus()["rtx-4090"], Workload(batch=4, context=8192)
+
+    def judged(workload, **options):
+        engine = LlamaCpp(LlamaCppOptions(**options))
+        laid_out = Serving.of(ARCHITECTURES[LLAMA], engine, Precision(weights="Q8_0"), Layout(), Overhead())
+        return judge(laid_out.on(card, workload), laid_out, workload)
+
+    verdict, fixed = judged(workload, n_gpu_layers="auto"), judged(workload)
+    assert verdict.max_batch > fixed.max_batch
+    assert verdict.max_context_memory > fixed.max_context_memory
+    for change in ({"batch": verdict.max_batch}, {"context": verdict.max_context_memory}):
+        assert judged(workload.model_copy(update=change), n_gpu_layers="auto").verdict == "fits"
+    stated = judged(Workload(batch=64, context=8192), n_gpu_layers="auto", override_tensor="ffn=CPU")
+    assert stated.memory == judged(Workload(batch=64, context=8192), override_tensor="ffn=CPU").memory
+
+
+def test_a_remedy_takes_no_flag_back():
+    """`--override-tensor None` is no flag; all layers, where fewer were stated, is their number and the output's."""
+    card, workload = gpus()["rtx-3070"], Workload(context=8192)
+
+    def flags(**options):
+        engine = LlamaCpp(LlamaCppOptions(**options))
+        laid_out = Serving.of(ARCHITECTURES[EXPERTS], engine, Precision(weights="Q8_0"), Layout(), Overhead())
+        return judge(laid_out.on(card, workload), laid_out, workload).flags
+
+    assert flags(n_gpu_layers=40) == ("--n-gpu-layers 49", *flags())
+    assert flags(override_tensor=r"attn_q\.=CPU") == flags(cpu_moe=True, ubatch_size=2**14) == ()
 
 
 @pytest.mark.parametrize(
