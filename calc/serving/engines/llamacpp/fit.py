@@ -13,7 +13,7 @@ from itertools import accumulate, pairwise
 from calc.formats import Precision
 from calc.hardware.solver import largest, least
 from calc.model.architecture import Architecture
-from calc.serving.engines.llamacpp.context import PADDING, layer_cache
+from calc.serving.engines.llamacpp.context import PADDING, cache_tensors
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import EXPERTS
 from calc.serving.engines.llamacpp.slots import SlotCache, set_up
@@ -129,7 +129,8 @@ class Offloading:
             rest = [sum(nbytes for is_routed, nbytes in layer if not is_routed) for layer in weights]
             rest.append(total - sum(routed) - sum(rest))
             for block in self.model.all_blocks if sizes.offload_cache else ():
-                nbytes = sum(nbytes for _, nbytes in layer_cache(self.model, block.mixers, sizes))
+                tensors = [x for mixer in block.mixers for x in cache_tensors(self.model, mixer, sizes)]
+                nbytes = sum(tensor.nbytes(sizes) for tensor in tensors)
                 for layer in block.runs_in:
                     rest[layer] += nbytes
             return list(zip(rest, [*routed, 0], strict=True))
