@@ -165,6 +165,7 @@ def max_context(allocation: Allocation, most: int = MOST_TOKENS) -> int | None:
         return largest(fits, most, max(first, estimate(allocation, "context", most)), step=1)
 
     longest = once(allocation, allocation.workload.model_copy(update={"context": most}), search)
+    longest = agreeing(allocation, longest, min(most, allocation.workload.context), fits)
     return None if longest == most else 0 if longest < first else longest
 
 
@@ -180,14 +181,26 @@ def max_batch(allocation: Allocation, copies: int) -> int | None:
         largest_batch = int(min(allocation.concurrency(MIDDLE), MOST_BATCH)) if accepts else 0
     else:
 
+        def fits(batch: int) -> bool:
+            return allocation.at(batch=batch).surely_fits
+
         def search() -> int:
             if lacks(allocation.at(batch=1)):
                 return 0
-            near = estimate(allocation, "batch", MOST_BATCH)
-            return largest(lambda batch: allocation.at(batch=batch).surely_fits, MOST_BATCH, near, step=1)
+            return largest(fits, MOST_BATCH, estimate(allocation, "batch", MOST_BATCH), step=1)
 
         largest_batch = once(allocation, allocation.workload.model_copy(update={"batch": MOST_BATCH}), search)
+        largest_batch = agreeing(allocation, largest_batch, allocation.workload.batch, fits)
     return None if largest_batch == MOST_BATCH else largest_batch * copies
+
+
+def agreeing(allocation: Allocation, most: int, requested: int, fits: Callable[[int], bool]) -> int:
+    """The largest amount, `most` by a search, that agrees with the verdict on the requested one. llama.cpp places a
+    pass of more sequences or tokens in other gaps (ggml-alloc.c), where it may take some megabytes less: an amount may
+    fit although a smaller one does not, and the search finds one of the limits."""
+    if allocation.sets_aside or (requested <= most) == allocation.surely_fits:
+        return most
+    return requested if allocation.surely_fits else largest_near(fits, requested - 1, requested - 1)
 
 
 def once(allocation: Allocation, question: Hashable, answer: Callable[[], T]) -> T:
