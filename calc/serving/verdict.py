@@ -75,9 +75,10 @@ def judge(allocation: Allocation, serving: Serving, workload: Workload) -> Verdi
     fewest = None if word == "fits" and serving.layout.gpus == 1 else fewest_gpus(gpu, serving, workload)
     if word == "fits" and (fewest is None or fewest.gpus > serving.layout.gpus):
         fewest = serving.layout  # one, or more copies than the search lays out, which share sequences for stated blocks
-    by_memory, engine = max_context(allocation), allocation.serving.engine
+    by_memory, engine = agreeing(allocation, "context", max_context(allocation)), allocation.serving.engine
     engine = engine if changes is None else engine.with_options(**changes)
     on_host = engine.leaves_on_host(serving.architecture, serving.layout.gpus)
+    batch = agreeing(allocation, "batch", max_batch(allocation, copies=1))
     limits = [limit for limit in (by_memory, serving.architecture.max_positions) if limit is not None]
     return Verdict(
         gpu=gpu.id,
@@ -89,7 +90,7 @@ def judge(allocation: Allocation, serving: Serving, workload: Workload) -> Verdi
         spare=allocation.spare,
         max_context=min(limits) if limits else None,
         max_context_memory=by_memory,
-        max_batch=max_batch(allocation, serving.layout.dp),
+        max_batch=None if batch is None else batch * serving.layout.dp,
         min_gpus=None if fewest is None else fewest.gpus,
         layout=fewest,
         reason=reason(allocation),
@@ -165,7 +166,6 @@ def max_context(allocation: Allocation, most: int = MOST_TOKENS) -> int | None:
         return largest(fits, most, max(first, estimate(allocation, "context", most)), step=1)
 
     longest = once(allocation, allocation.workload.model_copy(update={"context": most}), search)
-    longest = agreeing(allocation, longest, min(most, allocation.workload.context), fits)
     return None if longest == most else 0 if longest < first else longest
 
 
@@ -181,26 +181,26 @@ def max_batch(allocation: Allocation, copies: int) -> int | None:
         largest_batch = int(min(allocation.concurrency(MIDDLE), MOST_BATCH)) if accepts else 0
     else:
 
-        def fits(batch: int) -> bool:
-            return allocation.at(batch=batch).surely_fits
-
         def search() -> int:
             if lacks(allocation.at(batch=1)):
                 return 0
-            return largest(fits, MOST_BATCH, estimate(allocation, "batch", MOST_BATCH), step=1)
+            near = estimate(allocation, "batch", MOST_BATCH)
+            return largest(lambda batch: allocation.at(batch=batch).surely_fits, MOST_BATCH, near, step=1)
 
         largest_batch = once(allocation, allocation.workload.model_copy(update={"batch": MOST_BATCH}), search)
-        largest_batch = agreeing(allocation, largest_batch, allocation.workload.batch, fits)
     return None if largest_batch == MOST_BATCH else largest_batch * copies
 
 
-def agreeing(allocation: Allocation, most: int, requested: int, fits: Callable[[int], bool]) -> int:
+def agreeing(allocation: Allocation, axis: Literal["context", "batch"], most: int | None) -> int | None:
     """The largest amount, `most` by a search, that agrees with the verdict on the requested one. llama.cpp places a
     pass of more sequences or tokens in other gaps (ggml-alloc.c), where it may take some megabytes less: an amount may
     fit although a smaller one does not, and the search finds one of the limits."""
-    if allocation.sets_aside or (requested <= most) == allocation.surely_fits:
+    requested: int = getattr(allocation.workload, axis)
+    if allocation.sets_aside or (most is None or requested <= most) == allocation.surely_fits:
         return most
-    return requested if allocation.surely_fits else largest_near(fits, requested - 1, requested - 1)
+    if allocation.surely_fits:
+        return requested
+    return largest_near(lambda n: allocation.at(**{axis: n}).surely_fits, requested - 1, requested - 1)
 
 
 def once(allocation: Allocation, question: Hashable, answer: Callable[[], T]) -> T:

@@ -241,17 +241,15 @@ class Schedule(NamedTuple):
     def of(cls, given: Iterable[PassTensor], order: Sequence[PassTensor], alignments: tuple[int, ...]) -> "Schedule":
         """A schedule of the steps in `order`. `given` tensors are there before them, `fixed` ones to the end."""
         numbers, last_read = dict[PassTensor, int](), {x.whole or x: step for step in order for x in step.reads}
-
-        def step_of(step: PassTensor) -> Step:
-            read = [whole for x in step.reads if not (whole := x.whole or x).fixed]
-            last = [x for x in dict.fromkeys(read) if last_read[x] is step]
-            over = [x for x in step.reads if x in last and x.device == step.device and read.count(x) == 1]
-            made = None if step.fixed else numbers.setdefault(step, len(numbers))
-            sources = (tuple(map(numbers.__getitem__, x)) for x in (over if step.over else (), last))
-            return Step(step.device or 0, made, *sources)
-
         steps = [Step(x.device or 0, numbers.setdefault(x, len(numbers)), (), ()) for x in given]
-        steps += map(step_of, order)
+        for step in order:
+            read = [whole for x in step.reads if not (whole := x.whole or x).fixed]
+            last = {numbers[x] for x in read if last_read[x] is step}
+            sources = [x for x in step.reads if x.device == step.device and read.count(x) == 1] if step.over else ()
+            over = [numbers[x] for x in sources if last_read[x] is step]
+            if last or not step.fixed:
+                made = None if step.fixed else numbers.setdefault(step, len(numbers))
+                steps.append(Step(step.device or 0, made, tuple(over), tuple(last)))
         kinds = dict[Rows, Rows]()
         return cls(alignments, tuple(kinds.setdefault(x.rows, x.rows) for x in numbers), tuple(steps))
 
@@ -265,11 +263,11 @@ class Schedule(NamedTuple):
             overwritten = None
             if made is not None:
                 memory_of[made] = pool = memory[device]
-                overwritten = next((source for source in sources if sizes[source] == sizes[made]), None)
+                for source in sources:
+                    if overwritten is None and sizes[source] == sizes[made]:
+                        overwritten, pool.alive[made] = source, pool.alive.pop(source)
                 if overwritten is None:
                     pool.place(made, sizes[made])
-                else:
-                    pool.alive[made] = pool.alive.pop(overwritten)
             for source in last:
                 if source != overwritten:
                     memory_of[source].release(source)

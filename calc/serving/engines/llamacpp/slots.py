@@ -121,7 +121,7 @@ class PlacedModel:
                 on_host = places[layer] == HOST
                 if taken_over if on_host else lacking:
                     return True
-                scan = next((scan for scan in scans if scan >= layer), None)
+                scan = next((scan for scan in scans if scan >= layer), None) if scans else None
                 if scan is not None and on_host != (places[scan] == HOST or not context.offload_cache):
                     return True
         return False
