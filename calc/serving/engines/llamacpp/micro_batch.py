@@ -288,12 +288,15 @@ class DeviceMemory:
 
     def place(self, tensor: int, nbytes: int) -> None:
         """Into the smallest gap, of equal ones the last."""
-        size, smallest, place = -(-nbytes // self.alignment) * self.alignment, inf, -1
-        for i, (start, stop) in enumerate(self.gaps):
+        gaps, size, smallest, place = self.gaps, -(-nbytes // self.alignment) * self.alignment, inf, -1
+        for i, (start, stop) in enumerate(gaps):
             if size <= stop - start <= smallest:
                 smallest, place = stop - start, i
-        start, stop = self.gaps[place]
-        self.gaps[place : place + 1] = [(start + size, stop)] if size < smallest else []
+        start, stop = gaps[place]
+        if size < smallest:
+            gaps[place] = start + size, stop
+        else:
+            del gaps[place]
         self.alive[tensor] = start, start + size
         if start + size > self.size:
             self.size, self.peak = int(start + size), self.alive.copy()
@@ -301,12 +304,15 @@ class DeviceMemory:
     def release(self, tensor: int) -> None:
         """The room of one that nothing reads any more is a gap, one with those next to it."""
         start, stop = self.alive.pop(tensor)
-        first = last = bisect_left(self.gaps, (stop,))
-        if self.gaps[last][0] == stop:
-            stop, last = self.gaps[last][1], last + 1
-        if first and self.gaps[first - 1][1] == start:
-            start, first = self.gaps[first - 1][0], first - 1
-        self.gaps[first:last] = [(start, stop)]
+        gaps = self.gaps
+        behind = bisect_left(gaps, (stop,))
+        if behind and gaps[behind - 1][1] == start:
+            behind, start = behind - 1, gaps[behind - 1][0]
+            del gaps[behind]
+        if gaps[behind][0] == stop:
+            gaps[behind] = start, gaps[behind][1]
+        else:
+            gaps.insert(behind, (start, stop))
 
     def buffer(self, tensors: Sequence[Rows], nbytes: Sequence[int]) -> Buffer:
         sizes: Counter[str] = Counter()
