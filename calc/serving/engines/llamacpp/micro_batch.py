@@ -221,7 +221,7 @@ class MicroBatch:
         return Schedule.of(chain(given, *copied.values()) if pipelined else given, order, self.alignments)
 
 
-class Step(NamedTuple):
+class PassStep(NamedTuple):
     """A step on a device, and the tensors that it makes and reads, by their numbers."""
 
     device: int
@@ -235,13 +235,13 @@ class Schedule(NamedTuple):
 
     alignments: tuple[int, ...]  # bytes, of each device, the host last
     tensors: tuple[Rows, ...]  # those that are placed, by number
-    steps: tuple[Step, ...]
+    steps: tuple[PassStep, ...]
 
     @classmethod
     def of(cls, given: Iterable[PassTensor], order: Sequence[PassTensor], alignments: tuple[int, ...]) -> "Schedule":
         """A schedule of the steps in `order`. `given` tensors are there before them, `fixed` ones to the end."""
         numbers, last_read = dict[PassTensor, int](), {x.whole or x: step for step in order for x in step.reads}
-        steps = [Step(x.device or 0, numbers.setdefault(x, len(numbers)), (), ()) for x in given]
+        steps = [PassStep(x.device or 0, numbers.setdefault(x, len(numbers)), (), ()) for x in given]
         for step in order:
             read = [whole for x in step.reads if not (whole := x.whole or x).fixed]
             last = {numbers[x] for x in read if last_read[x] is step}
@@ -249,7 +249,7 @@ class Schedule(NamedTuple):
             over = [numbers[x] for x in sources if last_read[x] is step]
             if last or not step.fixed:
                 made = None if step.fixed else numbers.setdefault(step, len(numbers))
-                steps.append(Step(step.device or 0, made, tuple(over), tuple(last)))
+                steps.append(PassStep(step.device or 0, made, tuple(over), tuple(last)))
         kinds = dict[Rows, Rows]()
         return cls(alignments, tuple(kinds.setdefault(x.rows, x.rows) for x in numbers), tuple(steps))
 

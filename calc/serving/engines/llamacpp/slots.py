@@ -29,8 +29,8 @@ from calc.serving.engines.sizes import DeviceBuffers
 
 COPIES = 4
 """Copies of every input of a device, where several work on successive batches (GGML_SCHED_MAX_COPIES)."""
-REPEATS = 4
-"""Layers of a kind on a device after which its buffer grows no more."""
+REPEATS, REPEATS_OF_EQUALS = 12, 3
+"""Layers of a kind on a device after which its buffer grows no more, where kinds alternate and where all are equal."""
 ROW = 512
 """Elements to which CUDA pads the last row of a quantized tensor."""
 
@@ -76,10 +76,12 @@ class PlacedModel:
         numbers = {layer: number for number, block in enumerate(self.blocks) for layer in block.runs_in}
         on_host, featured, last = where.on_host(file), deep(file.architecture), max(numbers)
         kinds = {x: (where.layers[x], numbers[x], x < featured, on_host[x]) for x in sorted(numbers)}
+        alternate = len({kind[1:] for layer, kind in kinds.items() if layer != last}) > 1
+        most = len(kinds) if recurrent else REPEATS if alternate else REPEATS_OF_EQUALS
         seen, on_device = Counter[Hashable](), {device: list[int]() for device in where.places}
         for layer, kind in kinds.items():
             seen[kind] += 1
-            if recurrent or layer == last or seen[kind] <= REPEATS:
+            if layer == last or seen[kind] <= most:
                 on_device[kind[0]].append(layer)
         layers, stands, firsts = on_device[HOST], {HOST: HOST}, dict[Hashable, int]()
         for device in range(where.devices):
