@@ -23,14 +23,13 @@ from calc.time import MAPPED, OperatingPoint, PlanReport, StepComparison, Traini
 from calc.time.local import LocalRun
 from pages.parts.limits import ANSWERED
 from pages.parts.state import query, session
-from pages.parts.state.compared import compared_anew, other_steps
+from pages.parts.state.compared import compared_anew, other_steps, shared_by
 from pages.parts.state.fitted import models_on, of_scenario, points_on
 from pages.parts.state.local import local_answer
-from pages.parts.state.planned import is_affordable, planned_training, search_of
+from pages.parts.state.planned import is_affordable, search_of, training_planned
 from pages.parts.state.published import Published, fetched, is_preset
 from pages.parts.state.query import Page, decode, place_of
 from pages.parts.state.scenario import Scenario, Source, places
-from pages.parts.state.shared import shared_by
 from pages.parts.state.weighed import Answer, AnswerT, Model, Reported, changed, quantized, trained, weighed
 from pages.parts.verify.evidence import Accuracy, accuracy
 from presets import gpus, models
@@ -286,7 +285,7 @@ def planned_for(scenario: Scenario, model: Model) -> PlanReport | TrainingPlanRe
     """Plans of a server, or with `purpose=train` of a training run."""
     planning = scenario.planning
     if planning.purpose == "train":
-        return planned_training(scenario, model)
+        return sound(training_planned(scenario, model)).report
     search = search_of(scenario, model)
     plans = [plan for plan in ranked_plans(search, PLANS) if is_affordable(plan, planning.budget)]
     return report_of(search, plans, model.identifier(scenario), model.served(scenario), planning.prices)
@@ -329,4 +328,6 @@ def reports(scenario: Scenario, model: Model) -> Reports:
         if not is_preset(other.source):
             sentence = "A model next to the first is a preset: {name} is none."
             raise ConfigError(Message(sentence, name=shown(other.source.model)), "with")
-    return Reports(reports={column.letter: sound(column.answer).report for column in compared_anew(scenario).columns})
+    return Reports(
+        reports={column.letter: sound(column.answer).report for column in compared_anew(scenario, model).columns}
+    )

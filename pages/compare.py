@@ -4,8 +4,7 @@ from pages.parts.state.compared import Compared, compared
 from pages.parts.state.query import COMPARE
 
 answer: Compared = frame.page(COMPARE, compared, *serving.SECTIONS)
-comparison.choose(answer)
-comparison.headings(answer)
+comparison.configurations(answer)
 comparison.numbers(answer)
 paper.link(answer, "memory")
 comparison.bars(answer)

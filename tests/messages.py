@@ -35,10 +35,17 @@ SINGLE = set(
 )
 """Names of one word."""
 SAYING = {"say": (0,), "Message": (0,), "paragraph": (0,), "caption": (0,), "heading": (0,), "alert": (2,)}
-SAYING |= {"Control": (0, 4), "Switch": (0, 1), "bad_question": (0,), "concluded": (0,), "hover": (0,)}
+SAYING |= {
+    "Control": (0, 4),
+    "Switch": (0, 1),
+    "bad_question": (0,),
+    "concluded": (0,),
+    "hover": (0,),
+    "sentence_with": (1,),
+}
 SAYING |= {"compared": (3, 4), "in_range": (3, 4), "left_over": (3, 4), "_of_overhead": (3, 4), "held_in_pages": (5, 6)}
 """Calls with sentences, and the places of their templates among the arguments: of `pages.parts`' words, screen,
-inputs.fields, outputs.findings and outputs.charts, of `cli.options`, and of `calc.verify.logs`."""
+inputs.fields, inputs.question, outputs.findings and outputs.charts, of `cli.options`, and of `calc.verify.logs`."""
 UNSAID = ("holds", "NotImplementedError", "split", "Ending")
 """Calls with words that nobody is told, and lists of names."""
 HABITS = "calc/serving/engines/vllm/options.py"

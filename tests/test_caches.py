@@ -21,8 +21,8 @@ from calc.serving.engines.vllm.options import changes
 from calc.time.efficiency import Conditions, efficiency, row
 from calc.training.layout import AtWork, peak_turns, turns
 from pages import parts
+from pages.parts.inputs.lists import gpu_label
 from pages.parts.inputs.second_model import drafts, teachers
-from pages.parts.inputs.sidebar import gpu_label
 from pages.parts.limits import MOST_ADDRESSES, PerMinute
 from pages.parts.state.fitted import longest_on, models_on
 from pages.parts.state.local import of_preset_on

@@ -1,5 +1,4 @@
 from pages.parts.outputs import frame
-from pages.parts.outputs.unknown import explain
 from pages.parts.screen import caption
 from pages.parts.state.query import VERIFY
 from pages.parts.state.weighed import looked
@@ -14,7 +13,7 @@ if choice == "presets":
 elif choice == "measured":
     sources.own_measurement()
 elif answer.error is not None:
-    explain(answer, VERIFY)
+    frame.explain(answer, VERIFY)
 elif choice == "log":
     log.draw(answer)
 else:

@@ -16,7 +16,6 @@ from babel.messages.pofile import read_po
 
 from calc import Layout
 from calc.errors import Message, Outside
-from calc.formats import GGUF, LABELS
 from calc.hardware import OWN, find_gpu
 from calc.model.formula import SUPERSCRIPTS
 from calc.time import Estimate
@@ -101,12 +100,13 @@ def understood() -> str:
     return chosen or (of_browser if of_browser in CATALOGUES else "en")
 
 
-def listed(items: Iterable[str]) -> str:
+def listed(items: Iterable[str | Message]) -> str:
     """Several things in one sentence: a; b; c."""
     first, *rest = items
+    together = say(first) if isinstance(first, Message) else first
     for item in rest:
-        first = say("{list}; {item}", list=first, item=item)
-    return first
+        together = say("{list}; {item}", list=together, item=item)
+    return together
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]], numbers: int = 1) -> str:
@@ -267,27 +267,35 @@ def value(number: Any) -> str:
 
 # parts of a model and of memory
 
+COLORED: dict[str, tuple[Message, str]] = {
+    "embedding": (Message("Embedding"), "#E69F00"),
+    "attention": (Message("Attention"), "#0072B2"),
+    "mlp": (Message("Feed-forward"), "#009E73"),
+    "experts_routed": (Message("Routed experts"), "#56B4E9"),
+    "experts_shared": (Message("Shared experts"), "#CC79A7"),
+    "router": (Message("Router"), "#EADB45"),
+    "ssm_linear": (Message("Recurrent"), "#8A6350"),
+    "norms": (Message("Norms"), "#C2B8AE"),
+    "lm_head": (Message("Output head"), "#D55E00"),
+    "other": (Message("Other"), "#6B6B6B"),
+    "weights": (Message("Weights"), "#6F63C0"),
+    "kv_cache": (Message("KV cache"), "#E57373"),
+    "activations": (Message("Activations"), "#A9B93B"),
+    "overhead": (Message("Overhead"), "#9EA3AC"),
+    "vision": (Message("Vision encoder"), "#326A85"),
+    "master_weights": (Message("Master weights"), "#5BC0EB"),
+    "gradients": (Message("Gradients"), "#FFD9A0"),
+    "optimizer": (Message("Optimizer states"), "#AA4141"),
+    "logits": (Message("Logits and loss"), "#974984"),
+    "temporaries": (Message("Temporaries of the update"), "#B4904E"),
+    "engine_weights": (Message("Engine weights"), "#3A5BE0"),
+    "engine_rest": (Message("Engine, other"), "#F2C4D8"),
+}
+"""Parts with a colour in charts: label and colour. Okabe and Ito's palette for those of a model, its yellow a little
+darker, and a grey; other hues for memory, so that no colour means two things."""
+COLORS = {name: color for name, (_, color) in COLORED.items()}
 PARTS: dict[str, Message] = {
-    "embedding": Message("Embedding"),
-    "attention": Message("Attention"),
-    "mlp": Message("Feed-forward"),
-    "experts_routed": Message("Routed experts"),
-    "experts_shared": Message("Shared experts"),
-    "router": Message("Router"),
-    "ssm_linear": Message("Recurrent"),
-    "norms": Message("Norms"),
-    "lm_head": Message("Output head"),
-    "other": Message("Other"),
-    "weights": Message("Weights"),
-    "kv_cache": Message("KV cache"),
-    "activations": Message("Activations"),
-    "overhead": Message("Overhead"),
-    "vision": Message("Vision encoder"),
-    "master_weights": Message("Master weights"),
-    "gradients": Message("Gradients"),
-    "optimizer": Message("Optimizer states"),
-    "logits": Message("Logits and loss"),
-    "temporaries": Message("Temporaries of the update"),
+    **{name: label for name, (label, _) in COLORED.items()},
     "cuda_context": Message("CUDA context"),
     "libraries": Message("Libraries, NCCL"),
     "cuda_graphs": Message("CUDA graphs"),
@@ -303,8 +311,6 @@ PARTS: dict[str, Message] = {
     "rounding": Message("Rounding by the allocator"),
     "multi_token_prediction": Message("Multi-token prediction (MTP) layers"),
     "persistent_buffers": Message("Persistent buffers"),
-    "engine_weights": Message("Engine weights"),
-    "engine_rest": Message("Engine, other"),
 }
 IN_FILES: dict[Part, Message] = {
     "tied_head": Message("tied head, stored a second time"),
@@ -321,30 +327,6 @@ IN_FILES: dict[Part, Message] = {
     "sibling": Message("larger vocabulary of the published sibling"),
 }
 """Parts of a published total that ours leaves out."""
-COLORS = {
-    "embedding": "#E69F00",  # Okabe and Ito's palette for the components, its yellow a little darker, and a grey
-    "attention": "#0072B2",
-    "mlp": "#009E73",
-    "experts_routed": "#56B4E9",
-    "experts_shared": "#CC79A7",
-    "router": "#EADB45",
-    "ssm_linear": "#8A6350",
-    "norms": "#C2B8AE",
-    "lm_head": "#D55E00",
-    "other": "#6B6B6B",
-    "weights": "#6F63C0",  # other hues for memory, so that no colour means two things
-    "kv_cache": "#E57373",
-    "activations": "#A9B93B",
-    "overhead": "#9EA3AC",
-    "vision": "#326A85",
-    "master_weights": "#5BC0EB",
-    "gradients": "#FFD9A0",
-    "optimizer": "#AA4141",
-    "logits": "#974984",
-    "temporaries": "#B4904E",
-    "engine_weights": "#3A5BE0",
-    "engine_rest": "#F2C4D8",
-}
 SERVED = ("weights", "kv_cache", "activations", "overhead")
 SEEING = ("weights", "vision", "kv_cache", "activations", "overhead")
 TRAINED = ("weights", "master_weights", "gradients", "optimizer", "activations", "logits", "temporaries", "overhead")
@@ -437,11 +419,6 @@ def rollout_phase(name: RolloutPhaseName, peak: RolloutPhaseName) -> str:
 
 def marked(name: Message, *, is_peak: bool) -> str:
     return say("{phase} (peak)", phase=name) if is_peak else say(name)
-
-
-def storage(name: str) -> str:
-    """One line on a storage format of weights."""
-    return say(LABELS.get(name, GGUF))
 
 
 def field(name: str) -> str:

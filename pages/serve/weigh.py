@@ -1,10 +1,13 @@
+from functools import partial
+
 import streamlit as st
 
 from pages.parts.inputs import serving
 from pages.parts.outputs import answer as answers
-from pages.parts.outputs import blueprint, cards, charts, frame, gpu_rows, kv_budget, parameter_shares, plot
+from pages.parts.outputs import cards, charts, frame, gpu_rows, kv_budget, parameter_shares, plot
 from pages.parts.outputs.derivations import ModelDerivations
-from pages.parts.state.query import WEIGH
+from pages.parts.state import url
+from pages.parts.state.query import DESIGN, WEIGH
 from pages.parts.state.weighed import Weighed, weighed
 from pages.parts.words import say
 
@@ -16,14 +19,14 @@ def weigh(answer: Weighed) -> None:
     answers.how_fast(answer)
     cards.totals(answer)
     cards.exact(answer)
-    gpu_rows.draw(answer)
+    gpu_rows.cards_or_table(report.verdicts, partial(gpu_rows.card, answer), partial(gpu_rows.table, answer))
 
     def shares_and_gpus() -> None:
         with st.grid(2, min_column_width=360, key="shares_and_gpus"):
             parameter_shares.draw(report.parameters.total, answer.architecture.tensors(), charts.theme())
             bars = charts.gpu_bars(report.verdicts, report.memories, charts.theme())
             plot.draw("gpus", say("Memory vs. GPU capacity"), bars, titled=True)
-        blueprint.way(answer)
+        url.way(answer.scenario, DESIGN, say("Drawing and checks of the design"))
         if len(report.stages) > 1:
             stages = charts.stage_bars(report.stages, charts.theme())
             plot.draw("stages", say("Memory per pipeline stage"), stages, titled=True)

@@ -1,8 +1,123 @@
-from pages.parts.inputs import training
-from pages.parts.outputs import frame, steps
+"""Training steps side by side: who they are, what each needs in each phase, what still fits, and how long each
+takes."""
+
+from collections.abc import Callable
+
+import streamlit as st
+
+from calc import Memory
+from calc.hardware import find_gpu
+from calc.time import ComparedStep
+from pages.parts import words
+from pages.parts.inputs import added_models, training
+from pages.parts.outputs import charts, comparison, frame, plot, share
+from pages.parts.outputs.bar import keys
+from pages.parts.outputs.cards import badge, most, no_gpu
+from pages.parts.outputs.training_answer import spelled
+from pages.parts.screen import caption, paragraph, small_table
 from pages.parts.state.compared import Stepped, stepped
 from pages.parts.state.query import STEPS
+from pages.parts.state.scenario import places
+from pages.parts.words import say
+
+NO_BREAK, NOTHING = "\N{NO-BREAK SPACE}", "–"
+
+
+def headings(answer: Stepped) -> None:
+    """The steps by letter, each with what its link says of it and a way out."""
+    share.keep(answer)
+    if not answer.others:
+        caption("Keep this step, then change it: both stay side by side, whatever the loss.")
+    with st.grid(6, min_column_width=150, gap="xsmall"):
+        for number, (letter, step) in enumerate(answer.lettered):
+            with st.container(gap="xxsmall"):
+                paragraph("**{letter}** · {name}", letter=letter, name=step.model.name)
+                if not number:
+                    caption("The step on the sliders")
+                    continue
+                settings = answer.scenario.comparison.steps[number - 1].split("&")
+                st.caption(" ".join(f"`{part}`" for part in settings if not part.startswith("model=")))
+                added_models.remove_button(places(("comparison",))["steps"], number - 1, f"remove_{letter}")
+    added_models.refusals((letter, step.error) for letter, step in answer.lettered)
+
+
+def table(answer: Stepped, gpu: str) -> None:
+    """A column for each step; what differs from the first is marked."""
+    columns = answer.complete
+    steps, first = [column.step for column in columns], columns[0].step
+    peaks = [*words.PHASES.items(), *words.ROLLOUT_PHASES.items()]
+
+    def row(label: str, text: Callable[[ComparedStep], str]) -> list[str]:
+        return [label, *map(text, steps)]
+
+    def sizes(label: str, per_step: list[int | None]) -> list[str]:
+        return [label, *(against(size, per_step[0]) for size in per_step)]
+
+    def longest(step: ComparedStep) -> str:
+        """The longest completion that fits; of a loss without prompts the longest sequence is on Train."""
+        return NOTHING if step.scenario.objective is None else most(step.max_completion)
+
+    def seconds(step: ComparedStep) -> str:
+        if step.step_s is None:
+            return NOTHING
+        text = words.duration(1000 * step.step_s.expected)
+        if step is first or first.step_s is None:
+            return text
+        return f"{text} :gray-badge[{words.times(step.step_s.expected / first.step_s.expected)}]"
+
+    rows = [
+        row(say("Training objective"), lambda step: words.objective(step.scenario.objective)),
+        row(say("Training method"), lambda step: words.choice("method", step.scenario.workload.method)),
+    ]
+    if any(step.scenario.layout.gpus > 1 for step in steps):
+        rows.append(row(say("Layout"), lambda step: spelled(step.scenario.layout) or say("One GPU")))
+    rows += [
+        row(gpu, lambda step: badge(step.verdict.verdict)),
+        sizes(say("Memory per GPU"), [step.verdict.required for step in steps]),
+        row(say("Peak"), lambda step: say(next(phase for name, phase in peaks if name == step.peak))),
+        *(sizes(say(name), [step.phases.get(phase) for step in steps]) for phase, name in words.PHASES.items()),
+    ]
+    if any(step.rollout for step in steps):
+        rows.append([say("**With the engine**"), *[""] * len(columns)])
+        phases = words.ROLLOUT_PHASES.items()
+        rows += [sizes(say(name), [step.rollout.get(phase) for step in steps]) for phase, name in phases]
+    rows += [
+        row(say("Max micro-batch size"), lambda step: most(step.verdict.max_micro_batch)),
+        row(say("Longest completion"), longest),
+        row(say("Time per step"), seconds),
+    ]
+    names = (say("{letter} · {name}", letter=letter, name=other.model.name) for letter, other, _ in columns)
+    lines = [line for line in rows if any(cell != NOTHING for cell in line[1:])]
+    small_table([say("Difference from A"), *names], lines, numbers=len(columns))
+    caption("Phases are of the trainer alone unless an engine is named. Times are expected values.")
+
+
+def against(size: int | None, first: int | None) -> str:
+    """A size, and how much more or less than the first's."""
+    if size is None:
+        return NOTHING
+    text = words.gib(size).replace(" ", NO_BREAK)
+    return text if first is None or size == first else f"{text} {comparison.mark(size, first)}"
+
+
+def bars(answer: Stepped, gpu: str) -> None:
+    """Memory of one GPU at each step's peak; of trainer and engine where one generates."""
+    title = say("Memory per GPU at the peak, {gpu}", gpu=find_gpu(gpu).name)
+    st.header(title, anchor=False)
+    memories: list[Memory] = [
+        next((charts.peak_of(rollout) for rollout in report.rollouts if rollout.gpu == gpu), report.memory)
+        for report in (column.answer.report for column in answer.complete)
+    ]
+    parts = charts.trained(memories)
+    st.html(keys((words.color(part), words.part(part)) for part in parts))
+    names = {column.letter: column.answer.model.name for column in answer.complete}
+    plot.draw("step_bars", title, comparison.memory_bars(names, memories, parts, charts.theme()))
+
 
 answer: Stepped = frame.page(STEPS, stepped, *training.SECTIONS)
-steps.headings(answer)
-steps.figures(answer)
+headings(answer)
+if answer.comparison is None:
+    no_gpu()
+else:
+    table(answer, find_gpu(answer.comparison.gpu).name)
+    bars(answer, answer.comparison.gpu)

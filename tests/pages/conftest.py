@@ -4,6 +4,7 @@ from functools import cache
 
 import pytest
 from streamlit.components.v2 import manifest_scanner
+from streamlit.testing.v1 import local_script_runner
 
 from pages.parts import direct
 from pages.parts.state import widgets
@@ -25,4 +26,12 @@ def packages_are_read_once():
     with pytest.MonkeyPatch.context() as patch:
         scan = cache(manifest_scanner.scan_component_manifests)
         patch.setattr(manifest_scanner, "scan_component_manifests", scan)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def scripts_are_compiled_once():
+    """A server compiles the script of a page once; a run without a server compiled it every time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(local_script_runner, "ScriptCache", cache(local_script_runner.ScriptCache))
         yield

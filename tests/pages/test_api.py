@@ -15,7 +15,8 @@ from pages.parts.limits import PerMinute
 from pages.parts.state.query import GLOSSARY, PAGES
 from pages.parts.verify.evidence import FILE
 from pages.parts.words import BOUNDS, say
-from presets import gpus, models
+from presets import gpus, hub, models
+from presets.hub import HubModel
 from tests import load
 from tests.pages.app import finding, page, rows
 from tests.structures import mark
@@ -139,6 +140,16 @@ def test_an_answer_is_what_the_page_shows(model):
     both = CLIENT.get("/compare", params={"model": model, "with": "Qwen/Qwen3-0.6B:weights=fp8"}).json()["reports"]
     assert both["B"]["parameters"] == CLIENT.get("/report?model=Qwen/Qwen3-0.6B").json()["parameters"]
     assert both["A"] == CLIENT.get("/report", params={"model": model}).json()
+
+
+def test_a_comparison_asks_the_hub_once_for_its_model(monkeypatch):
+    """The model of the query is read with the question; reports are made of that."""
+    given = HubModel(id="org/own", revision="c0ffee", files={}, config=models()["Qwen/Qwen2.5-3B"].config)
+    fetched = []
+    monkeypatch.setattr(hub, "fetch", lambda *question: fetched.append(question) or given)
+    both = CLIENT.get("/compare", params={"model": "org/own", "with": "Qwen/Qwen3-8B"}).json()["reports"]
+    assert both["A"]["parameters"] == CLIENT.get("/report?model=Qwen/Qwen2.5-3B").json()["parameters"]
+    assert [question[0] for question in fetched] == ["org/own"]
 
 
 def test_an_answer_about_no_model():

@@ -1,15 +1,15 @@
 """Entries of the question's lists, by language: a browser fetches them once, for they are the same for everyone."""
 
 from contextvars import copy_context
+from functools import lru_cache
 from json import dumps
 from typing import Any
 
 from calc import GPU
 from calc.formats import WEIGHT_FORMATS
-from calc.hardware import slices
+from calc.hardware import find_gpu, slices
 from pages.parts import words
 from pages.parts.inputs.serving import format_label
-from pages.parts.inputs.sidebar import gpu_label
 from pages.parts.outputs import scripts
 from presets import gpus
 from presets.search import haystack, label, newest
@@ -29,8 +29,16 @@ def contents(language: str) -> dict[str, Any]:
         }
         for preset in newest()
     ]
-    formats = [[name, format_label(name, "")] for name in WEIGHT_FORMATS]
+    formats = [[name, format_label(name)] for name in WEIGHT_FORMATS]
     return {"model": models, "gpu": [*map(gpu_row, (*gpus().values(), *slices().values()))], "weights": formats}
+
+
+@lru_cache(maxsize=512)
+def gpu_label(name: str) -> str:
+    """A GPU in a list: its name, and its memory where that does not say it."""
+    gpu = find_gpu(name)
+    memory = f"{gpu.memory_gb:g}"
+    return gpu.name if f"{memory}GB" in gpu.name else f"{gpu.name} · {memory} GB"
 
 
 def gpu_row(gpu: GPU) -> dict[str, str | bool]:

@@ -122,27 +122,24 @@ def any_hub_model(answer: Answer) -> None:
     unread = answer.model.published.unread
     label = say("Any model on the Hugging Face Hub")
     with drawer(label, "hub_drawer", ":material/hub:", opened=unread is not None) as is_open:
-        if is_open:
-            _inputs(unread)
-
-
-def _inputs(unread: ConfigError | None) -> None:
-    _finder()
-    st.text_input(say("Revision"), key="hub_revision", placeholder="main", help=say("A branch, a tag or a commit."))
-    wants_token = isinstance(unread, HubError) and unread.wants_token
-    st.text_input(
-        say("Token"),
-        type="password",
-        key="hub_token",
-        autocomplete="off",
-        persist_state="session",
-        on_change="rerun" if unread is None else again,
-        placeholder=say("hf_…, a read token") if wants_token else say("for gated and private models"),
-        help=say("Sent to the Hub only, kept until you close this tab, and never part of a link or a file."),
-    )
-    if unread is not None:
-        alert("error", "error", unread.message)
-        button(say("Try again"), "hub_again", "refresh", again)
+        if not is_open:
+            return
+        _finder()
+        st.text_input(say("Revision"), key="hub_revision", placeholder="main", help=say("A branch, a tag or a commit."))
+        wants_token = isinstance(unread, HubError) and unread.wants_token
+        st.text_input(
+            say("Token"),
+            type="password",
+            key="hub_token",
+            autocomplete="off",
+            persist_state="session",
+            on_change="rerun" if unread is None else again,
+            placeholder=say("hf_…, a read token") if wants_token else say("for gated and private models"),
+            help=say("Sent to the Hub only, kept until you close this tab, and never part of a link or a file."),
+        )
+        if unread is not None:
+            alert("error", "error", unread.message)
+            button(say("Try again"), "hub_again", "refresh", again)
 
 
 @st.fragment

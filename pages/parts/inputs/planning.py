@@ -76,18 +76,14 @@ def number(place: Place, take: Callable[..., None] | None = None) -> None:
     control_number(place, shown, say("any"), step=1.0, least=least, take=take)
 
 
-def unchosen(scenario: Scenario) -> str:
-    """GPUs that are looked at where none is chosen."""
-    if scenario.planning.purpose == "train":
-        return say("The usual ones")
-    return say("Those of Weigh") if chosen_on_weigh(scenario) else say("All of the catalogue")
-
-
 def hardware(answer: Answer) -> None:
     """GPUs that may be used."""
-    known = places(("planning",))
     all_of_them = [*own_gpus(answer.scenario), *gpus()]
-    chosen_of(known["plan_gpus"], all_of_them, unchosen(answer.scenario), lambda name: find_gpu(name).name)
+    if answer.scenario.planning.purpose == "train":
+        unchosen = say("The usual ones")
+    else:
+        unchosen = say("Those of Weigh") if chosen_on_weigh(answer.scenario) else say("All of the catalogue")
+    chosen_of(places(("planning",))["plan_gpus"], all_of_them, unchosen, lambda name: find_gpu(name).name)
     control(places(("efficiencies",))["node"], answer.error)
 
 
@@ -141,18 +137,18 @@ def engine(answer: Planned) -> None:
 def engine_choice(scenario: Scenario, engines: Sequence[str] = PLANNED) -> None:
     """Choice among engines that set memory aside at start, or others."""
     chosen = scenario.serving.engine
+
+    def take(engine: str | None) -> None:
+        now = st.session_state.scenario.serving
+        change(serving=now.with_engine(engine or now.engine))
+
     st.segmented_control(
         field("engine"),
         list(engines),
         format_func=lambda name: ENGINES[name].title,
         help=say("The engine that serves the model."),
-        **show("engine", chosen if chosen in engines else None, _take_engine, given="default"),
+        **show("engine", chosen if chosen in engines else None, take, given="default"),
     )
-
-
-def _take_engine(chosen: str | None) -> None:
-    now = st.session_state.scenario.serving
-    change(serving=now.with_engine(chosen or now.engine))
 
 
 def prices(answer: Answer) -> None:
@@ -235,11 +231,11 @@ def map_controls(scenario: Scenario) -> None:
 
 def card(scenario: Scenario) -> None:
     """A GPU of the catalogue, or one of the reader's own."""
-    cards = [*own_gpus(scenario), *gpus()]
+    cards, place = [*own_gpus(scenario), *gpus()], places(("hardware",))["card"]
     st.selectbox(
         field("card"),
         cards,
         format_func=lambda name: find_gpu(name).name,
-        help=say("The GPU that models are tried on."),
-        **bind(places(("hardware",))["card"], options=cards),
+        help=help_of(place.option),
+        **bind(place, options=cards),
     )

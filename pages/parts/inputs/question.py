@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from string import Formatter
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import streamlit as st
 
@@ -17,7 +17,6 @@ from calc.training import METHODS
 from calc.verify.logs import read_log
 from pages.parts.inputs import lists, model_picker
 from pages.parts.inputs.control import help_of
-from pages.parts.inputs.sidebar import Costs
 from pages.parts.outputs import scripts
 from pages.parts.state.published import published
 from pages.parts.state.query import VERIFY, Page
@@ -26,7 +25,7 @@ from pages.parts.state.trained_as import by_loss, by_method
 from pages.parts.state.url import change, choose, lead
 from pages.parts.state.weighed import Answer
 from pages.parts.state.widgets import show
-from pages.parts.words import choice, field, language, objective, say, tokens
+from pages.parts.words import choice, field, language, objective, say, size, tokens
 from presets import gpus, models
 
 QUESTION = scripts.element("weighbridge_question", "question.js")
@@ -99,9 +98,8 @@ def put_users(chosen: int) -> None:
 
 
 def put_engine(chosen: str) -> None:
-    place = places(("serving",))["engine"]
-    serving = st.session_state.scenario.serving
-    change(serving=serving.with_engine(place.option.checked(chosen)))
+    engine = places(("serving",))["engine"].option.checked(chosen)
+    change(serving=st.session_state.scenario.serving.with_engine(engine))
 
 
 def put_method(chosen: str) -> None:
@@ -162,71 +160,66 @@ TRAINING_RUN = {
 CONVERSION = {"model": MODEL, "to": of_place("list", "quantizing", "to"), "gpu": GPUS}
 
 
-def blanks(here: Page) -> Mapping[str, Blank]:
-    """The parts of a page's question that are controls."""
-    if "training" in here.uses:
-        return TRAINING
-    if "machine" in here.uses:
-        return {"model": MODEL, **WORKLOAD}
-    if "quantizing" in here.uses:
-        return CONVERSION
-    if "overhead" in here.uses:
-        return SERVING
-    if "hardware" in here.uses:
-        return EACH_GPU
-    if here.purpose is not None:
-        return SERVER if here.purpose == "serve" else TRAINING_RUN
-    return {"model": MODEL}
+class Question(NamedTuple):
+    """A page's question with the names of its controls where they stand, and the controls: {model} in {weights}."""
+
+    sentence: str
+    blanks: Mapping[str, Blank]
 
 
-def sentence(scenario: Scenario, here: Page) -> str:
-    """A page's question with the names of its controls where they stand: {model} in {weights}."""
-    names = {name: f"{{{name}}}" for name in blanks(here)}
+def sentence_with(blanks: Mapping[str, Blank], text: str, **how: Any) -> Question:
+    return Question(say(text, **{name: f"{{{name}}}" for name in blanks}, **how), blanks)
+
+
+def question(scenario: Scenario, here: Page) -> Question:
+    """The question of a page."""
+    n, needs = scenario.serving.workload.batch, scenario.planning.needs
+    if "training" in here.uses and scenario.training.loss_method is not None:
+        return sentence_with(
+            TRAINING,
+            "Train {model} by {loss_method}, {method}, on {num_gpus} × {gpu}, micro-batch {micro_batch}, {prompt} "
+            "+ {completion} tokens",
+        )
     if "training" in here.uses:
-        if scenario.training.loss_method is not None:
-            return say(
-                "Train {model} by {loss_method}, {method}, on {num_gpus} × {gpu}, micro-batch {micro_batch}, {prompt} "
-                "+ {completion} tokens",
-                **names,
-            )
-        return say(
+        return sentence_with(
+            TRAINING,
             "Train {model} by {loss_method}, {method}, on {num_gpus} × {gpu}, micro-batch {micro_batch} × {sequence} "
             "tokens",
-            **names,
         )
-    if "hardware" in here.uses and scenario.hardware.view == "roofline":
-        return say("{model} on {cards} × the GPU below at {length} tokens", **names)
-    if "hardware" in here.uses:
-        return say("{model} on {cards} of each GPU at {length} tokens", **names)
-    if here.purpose == "train":
-        return say("Train {model} on {gpus} GPUs in steps of {global_batch} × {sequence} tokens", **names)
-    if here.purpose == "serve" and scenario.planning.needs.requests_per_s is not None:
-        return say("{model} for requests of {prompt} tokens with answers of {output}", **names)
-    if here.purpose == "serve":
-        return say(
-            "{model} for {users} user with prompts of {prompt} tokens and answers of {output}",
-            plural="{model} for {users} users with prompts of {prompt} tokens and answers of {output}",
-            n=scenario.planning.needs.users or 1,
-            **names,
-        )
-    if "quantizing" in here.uses:
-        return say("Quantize {model} to {to} on {gpu}", **names)
-    n = scenario.serving.workload.batch
     if "machine" in here.uses:
-        return say(
+        return sentence_with(
+            {"model": MODEL, **WORKLOAD},
             "{model} for {batch} user of {context} tokens",
             plural="{model} for {batch} users of {context} tokens",
             n=n,
-            **names,
         )
+    if "quantizing" in here.uses:
+        return sentence_with(CONVERSION, "Quantize {model} to {to} on {gpu}")
     if "overhead" in here.uses:
-        return say(
+        return sentence_with(
+            SERVING,
             "{model} in {weights} on {num_gpus} × {gpu} for {batch} user of {context} tokens with {engine}",
             plural="{model} in {weights} on {num_gpus} × {gpu} for {batch} users of {context} tokens with {engine}",
             n=n,
-            **names,
         )
-    return "{model}"
+    if "hardware" in here.uses and scenario.hardware.view == "roofline":
+        return sentence_with(EACH_GPU, "{model} on {cards} × the GPU below at {length} tokens")
+    if "hardware" in here.uses:
+        return sentence_with(EACH_GPU, "{model} on {cards} of each GPU at {length} tokens")
+    if here.purpose == "train":
+        return sentence_with(
+            TRAINING_RUN, "Train {model} on {gpus} GPUs in steps of {global_batch} × {sequence} tokens"
+        )
+    if here.purpose == "serve" and needs.requests_per_s is not None:
+        return sentence_with(SERVER, "{model} for requests of {prompt} tokens with answers of {output}")
+    if here.purpose == "serve":
+        return sentence_with(
+            SERVER,
+            "{model} for {users} user with prompts of {prompt} tokens and answers of {output}",
+            plural="{model} for {users} users with prompts of {prompt} tokens and answers of {output}",
+            n=needs.users or 1,
+        )
+    return Question("{model}", {"model": MODEL})
 
 
 def pieces(template: str) -> list[dict[str, str]]:
@@ -244,8 +237,9 @@ def pieces(template: str) -> list[dict[str, str]]:
 
 def draw(answer: Answer, here: Page) -> None:
     """The sentence, and what the Hub has of the words that were looked for."""
-    scenario, known = answer.scenario, blanks(here)
-    values = {name: blank.value(scenario) for name, blank in known.items()}
+    scenario = answer.scenario
+    sentence, blanks = question(scenario, here)
+    values = {name: blank.value(scenario) for name, blank in blanks.items()}
     widget = show("question", {"sentence": values}, take, here, given="default")
     hear = partial(widget["on_change"], *widget["args"])
     with st.container(key="question_bar"):
@@ -254,8 +248,10 @@ def draw(answer: Answer, here: Page) -> None:
             default=widget["default"],
             data={
                 "values": values,
-                "pieces": pieces(sentence(scenario, here)),
-                "controls": {name: {"kind": blank.kind, **about(answer, name, here)} for name, blank in known.items()},
+                "pieces": pieces(sentence),
+                "controls": {
+                    name: {"kind": blank.kind, **about(answer, name, blank, here)} for name, blank in blanks.items()
+                },
                 "text": texts(),
                 "lists": lists.LISTS.address(f"{language()}.json"),
             },
@@ -271,7 +267,7 @@ def draw(answer: Answer, here: Page) -> None:
 def take(changes: Any, here: Page) -> None:
     """Take over the reader's changes of the sentence; values that make no sense are left out."""
     chosen = changes.get("sentence")
-    for name, blank in blanks(here).items():
+    for name, blank in question(st.session_state.scenario, here).blanks.items():
         if isinstance(chosen, dict) and name in chosen and chosen[name] != blank.value(st.session_state.scenario):
             with suppress(ValueError):
                 blank.put(chosen[name])
@@ -284,9 +280,9 @@ def search_hub(key: str) -> None:
         st.session_state.hub_words = words.strip()[:LONGEST_SEARCH]
 
 
-def about(answer: Answer, name: str, here: Page) -> dict[str, Any]:
+def about(answer: Answer, name: str, blank: Blank, here: Page) -> dict[str, Any]:
     """Label, help and value of a control."""
-    scenario, cost = answer.scenario, Costs(answer.slopes)
+    scenario, slopes = answer.scenario, answer.slopes
     if name == "model":
         help_text = say("Name, maker, size, date or words in any order: deepseek v3, 70b, qwen moe, 2025-04.")
         return {"label": say("Model"), "help": help_text, "shown": answer.model.name}
@@ -296,26 +292,32 @@ def about(answer: Answer, name: str, here: Page) -> dict[str, Any]:
             "Each gets a verdict. Search by name or memory: 24 finds the RTX 3090 and 4090, A10, A30 and L4; MIG finds "
             "slices."
         )
-        shown = gpus_in_short(scenario.gpu)
+        shown = say("{n} GPUs", n=len(scenario.gpu)) if scenario.gpu else say("no GPU")
+        if len(scenario.gpu) == 1:
+            shown = lists.short_name(scenario.first_gpu())
         return {"label": field(name), "help": help_text, "shown": shown, "own": own, "usual": list(usual_gpus())}
     place = places(here.uses, scenario.serving.engine).get(name)
     known: dict[str, Any] = {"label": field(name), "help": "" if place is None else help_of(place.option) or ""}
-    if blanks(here)[name].kind == "number":
+    if blank.kind == "number":
         option = None if place is None else place.option
         most = MANY if option is None or option.most is None else int(option.most)
         least = 1 if option is None or option.least is None else int(option.least)
         if name == "batch":
             n = scenario.serving.workload.batch
-            requests = say("Requests that are answered at the same time; each has its own KV cache.")
-            known["help"] = cost.of_batch(requests, n)
+            known["help"] = say("Requests that are answered at the same time; each has its own KV cache.")
+            if slopes is not None:
+                more = size(slopes.cache_of(batch=n + 1))
+                known["help"] += f"\n\n{say('**+1 sequence**: **+{size}** of KV cache.', size=more)}"
         return known | {"least": least, "most": most}
     if name == "weights":
         return known | {"usual": answer.model.native}
     if name == "context":
-        known["help"] = cost.of_context(known["help"], context(scenario))
+        if slopes is not None:
+            more = size(slopes.cache_of(context=context(scenario) + 1024))
+            known["help"] += f"\n\n{say('**+1,024 tokens**: **+{size}** of KV cache.', size=more)}"
         return known | {"options": context_options(answer)}
     if name in ("sequence", "length"):
-        stops = sorted({*CONTEXTS, blanks(here)[name].value(scenario)})
+        stops = sorted({*CONTEXTS, blank.value(scenario)})
         return known | {"options": [[n, tokens(n), tokens(n)] for n in stops]}
     if name == "to" and place is not None:
         return known | {"options": [[form, form, form] for form in place.option.choices]}
@@ -340,13 +342,6 @@ def context_options(answer: Answer) -> list[list[Any]]:
         return say("{n}, as trained", n=tokens(n)) if n == made_for else tokens(n)
 
     return [[n, label(n), tokens(n)] for n in sorted({*stops, chosen})]
-
-
-def gpus_in_short(chosen: tuple[str, ...]) -> str:
-    """The GPU, or how many kinds of them."""
-    if not chosen:
-        return say("no GPU")
-    return lists.short_name(find_gpu(chosen[0])) if len(chosen) == 1 else say("{n} GPUs", n=len(chosen))
 
 
 def texts() -> dict[str, str]:

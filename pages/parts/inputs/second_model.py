@@ -7,31 +7,17 @@ import streamlit as st
 
 from calc import Architecture
 from calc.serving.engines import ENGINES
-from pages.parts.inputs.control import default, faults, help_of
+from pages.parts.inputs.control import faults, help_of
 from pages.parts.state.published import of_preset
 from pages.parts.state.scenario import Place
 from pages.parts.state.url import bind
-from pages.parts.state.weighed import Answer, Trained
-from pages.parts.words import field, say
+from pages.parts.state.weighed import Answer
+from pages.parts.words import field
 from presets import models
 from presets.search import label
 
 
-def draft_model(place: Place, answer: Answer) -> None:
-    """The control of the draft model."""
-    architecture, engine = answer.model.architecture, answer.scenario.serving.engine
-    known = () if architecture is None else drafts(engine, architecture.vocab, architecture.parameters().total)
-    preset(place, answer, known, default(None))
-
-
-def teacher_model(place: Place, answer: Trained) -> None:
-    """The control of the teacher of a distillation."""
-    architecture = answer.model.architecture
-    known = () if architecture is None else teachers(architecture.vocab)
-    preset(place, answer, known, say("the model itself"))
-
-
-def preset(place: Place, answer: Answer, known: Iterable[str], placeholder: str) -> None:
+def second_model(place: Place, answer: Answer, known: Iterable[str], placeholder: str) -> None:
     """A list of presets and the one that is chosen, which may be none of them."""
     names, chosen = list(known), place.of(answer.scenario)
     st.selectbox(

@@ -6,16 +6,14 @@ from typing import Any
 import streamlit as st
 
 from calc import ConfigError, Range
-from calc.formats import WEIGHT_FORMATS, WeightFormat
+from calc.formats import GGUF, LABELS, WeightFormat
 from calc.serving.engines import ENGINES
 from pages.parts import words
-from pages.parts.inputs.control import concerns, control, controls_in_drawer, drawer, help_of, ranged, reset
-from pages.parts.inputs.second_model import draft_model
+from pages.parts.inputs.control import concerns, control, controls_in_drawer, default, drawer, ranged, reset
+from pages.parts.inputs.second_model import drafts, second_model
 from pages.parts.state.scenario import Place, places
-from pages.parts.state.url import change
 from pages.parts.state.weighed import Answer, Weighed
-from pages.parts.state.widgets import show
-from pages.parts.words import field, say
+from pages.parts.words import say
 
 MOST = {"cuda_context": 4.0, "libraries": 6.0, "cuda_graphs": 8.0, "fragmentation": 20.0}
 """End of a slider, by part of the overhead."""
@@ -43,28 +41,11 @@ def cache_format(answer: Answer) -> None:
     reset("cache_format", [place])
 
 
-def weight_format(place: Place, usual: str, key: str = "weights", label: str | None = None) -> None:
-    """A format of weights; the usual one is no choice."""
-    chosen: Any = place.of(st.session_state.scenario) or usual
-
-    def take(name: WeightFormat) -> None:
-        change({place: None if name == usual else name})
-
-    st.selectbox(
-        label or field("weights"),
-        WEIGHT_FORMATS,
-        format_func=lambda name: format_label(name, usual),
-        help=help_of(place.option),
-        **show(key, chosen, take, limits=(format_label(chosen, usual),), options=WEIGHT_FORMATS),
-    )
-
-
-def format_label(name: WeightFormat, usual: str) -> str:
+def format_label(name: WeightFormat) -> str:
     """A format in a list: its name, its group with what it is, and which engines compute with it."""
     engines = [kind.title for kind in ENGINES.values() if kind.keeps(name)]
     runs = "" if len(engines) == len(ENGINES) else f" · {', '.join(engines)}"
-    label = f"{name} · {words.storage(name)}{runs}"
-    return say("{format} (default)", format=label) if name == usual else label
+    return f"{name} · {say(LABELS.get(name, GGUF))}{runs}"
 
 
 def engine(answer: Answer) -> None:
@@ -77,7 +58,10 @@ def engine(answer: Answer) -> None:
         usual, architecture = defaults(answer), answer.model.architecture
         for name, place in flags.items():
             if name == ENGINES[choice.engine].draft_option:
-                draft_model(place, answer)
+                known: tuple[str, ...] = ()
+                if architecture is not None:
+                    known = drafts(choice.engine, architecture.vocab, architecture.parameters().total)
+                second_model(place, answer, known, default(None))
             elif name != "language_model_only" or (architecture and architecture.vision):
                 control(place, error, usual.get(name))
         control(of_serving(answer)["generated"], error)

@@ -1,10 +1,10 @@
 """The sidebar: the model, its sliders, and the sections of a page."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from functools import partial
 from math import gcd, lcm
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import streamlit as st
 from sympy import divisors
@@ -12,8 +12,7 @@ from sympy import divisors
 from calc import Architecture, ConfigError
 from calc.design import Slopes
 from calc.families import override
-from calc.hardware import find_gpu
-from calc.serving.comparison import Effect, effect
+from calc.serving.comparison import effect
 from pages.parts.inputs.control import concerns, drawer, explain
 from pages.parts.inputs.fields import (
     CONTROLS,
@@ -40,63 +39,38 @@ from pages.parts.state.widgets import show
 from pages.parts.words import count, language, more, say, size, times, value
 
 A = TypeVar("A", bound=Answer)
-A_contra = TypeVar("A_contra", bound=Answer, contravariant=True)
 MOST = 64
 """Changed models that a session keeps."""
 
 
-@dataclass(frozen=True)
-class Costs:
-    """Costs of a step; none are said of a design that makes no sense."""
-
-    slopes: Slopes | None
-
-    def of_field(self, help_text: str, name: str, now: int, step: int) -> str:
-        """A help with what a step costs behind it."""
-        slope = None if self.slopes is None else self.slopes.of(name, now, step)
-        if slope is None:
-            return help_text
-        cost = say(
-            "**+{step:,}**: **{parameters}** parameters, **{size}** of weights and KV cache.",
-            step=slope.step,
-            parameters=signed(slope.parameters, count(abs(slope.parameters))),
-            size=signed(slope.nbytes, size(abs(slope.nbytes))),
-        )
-        return f"{help_text}\n\n{cost}"
-
-    def of_batch(self, help_text: str, batch: int) -> str:
-        if self.slopes is None:
-            return help_text
-        more = size(self.slopes.cache_of(batch=batch + 1))
-        return f"{help_text}\n\n{say('**+1 sequence**: **+{size}** of KV cache.', size=more)}"
-
-    def of_context(self, help_text: str, context: int) -> str:
-        if self.slopes is None:
-            return help_text
-        more = size(self.slopes.cache_of(context=context + 1024))
-        return f"{help_text}\n\n{say('**+1,024 tokens**: **+{size}** of KV cache.', size=more)}"
+def with_cost(help_text: str, slopes: Slopes | None, name: str, now: int, step: int) -> str:
+    """A help with what a step costs behind it; without that of a design that makes no sense."""
+    slope = None if slopes is None else slopes.of(name, now, step)
+    if slope is None:
+        return help_text
+    cost = say(
+        "**+{step:,}**: **{parameters}** parameters, **{size}** of weights and KV cache.",
+        step=slope.step,
+        parameters=signed(slope.parameters, count(abs(slope.parameters))),
+        size=signed(slope.nbytes, size(abs(slope.nbytes))),
+    )
+    return f"{help_text}\n\n{cost}"
 
 
 def signed(number: int, written: str) -> str:
     return f"+{written}" if number >= 0 else f"−{written}"
 
 
-class Section(Protocol[A_contra]):
-    """Inputs of a page besides the model."""
-
-    def __call__(self, answer: A_contra, /) -> None: ...
-
-
-Room = tuple[Any, Section[A]]
+Room = tuple[Any, Callable[[A], None]]
 """A container of the sidebar, and the section that is drawn into it."""
 
 
-def draw(answer: A, sections: Iterable[Section[A]]) -> None:
+def draw(answer: A, sections: Iterable[Callable[[A], None]]) -> None:
     """All inputs. A sentence about an impossible combination stands next to its control."""
     fill(outline(answer, sections), answer)
 
 
-def outline(answer: A, sections: Iterable[Section[A]]) -> list[Room[A]]:
+def outline(answer: A, sections: Iterable[Callable[[A], None]]) -> list[Room[A]]:
     """The inputs on which a slider has no effect, and between them rooms for the others. Each has a room with a key: a
     button that comes or goes in one of them moves no other, which would lose its sliders' focus while it is filled
     again."""
@@ -152,7 +126,7 @@ def sliders(answer: Answer) -> None:
     published, now = answer.model.published.settings or {}, answer.model.settings or {}
     values = {**published, **now}  # fewer layers may read fewer fields
 
-    cost = Costs(answer.slopes)
+    slopes = answer.slopes
     controls = controlled(published)
     shared = shares_hidden_size(answer.model.config or {}, values)
 
@@ -162,7 +136,7 @@ def sliders(answer: Answer) -> None:
         end = len(names) if faulty is None else faulty // 2 * 2 + 2
         with st.grid(2, min_column_width=140, gap="small"):
             for name in names[:end]:
-                setting(name, controls[name], published[name], values, shared, cost)
+                setting(name, controls[name], published[name], values, shared, slopes)
         if faulty is not None:
             assert answer.error is not None
             explain(answer.error, partial(put, name=names[faulty], original=published[names[faulty]]))
@@ -177,38 +151,32 @@ def sliders(answer: Answer) -> None:
                 draw(rare)
     if overrides := answer.scenario.overrides:
         for name in overrides:
-            difference(answer, name, published.get(name))
+            original = published.get(name)
+            help_text = say("Back to {value}", value=value(original))
+            label = does(answer, name, original)
+            quiet_button(label, f"reset_{name}", "undo", put, original, name, original, help=help_text)
         quiet_button(say("Reset all"), "reset_all", "undo", lambda: change(overrides={}))
 
 
-def difference(answer: Answer, name: str, original: Any) -> None:
-    """Effect of a changed slider by itself, and the way back."""
-    quiet_button(
-        does(answer, name, original),
-        f"reset_{name}",
-        "undo",
-        lambda: put(original, name, original),
-        help=say("Back to {value}", value=value(original)),
-    )
-
-
 def does(answer: Answer, name: str, original: Any) -> str:
-    """KV heads 8 → 16: KV cache ×2, +75.50 M parameters."""
-    effect = effect_of(answer, name)
+    """KV heads 8 → 16: KV cache ×2, +75.50 M parameters; only the change where the model with it alone is not valid."""
     change = moved(name, original, answer.scenario.overrides[name])
-    if effect is None:
+    before, after, serving = answer.model.published.architecture, alone(answer, name), answer.scenario.serving
+    if before is None or after is None:
         return change
-    parameters = more(effect.parameters)
-    if effect.cache in (None, 1):
+    kv = answer.model.precision(serving).kv
+    of_change = effect(before, after, serving.started(), kv, serving.workload.context)
+    parameters = more(of_change.parameters)
+    if of_change.cache in (None, 1):
         return say("{change}: {parameters} parameters", change=change, parameters=parameters)
-    cache = times(effect.cache)
-    if not effect.parameters:
+    cache = times(of_change.cache)
+    if not of_change.parameters:
         return say("{change}: KV cache {cache}", change=change, cache=cache)
     return say("{change}: KV cache {cache}, {parameters} parameters", change=change, cache=cache, parameters=parameters)
 
 
 def setting(
-    name: str, control: Control | Switch, original: Any, values: dict[str, Any], shared: bool, cost: Costs
+    name: str, control: Control | Switch, original: Any, values: dict[str, Any], shared: bool, slopes: Slopes | None
 ) -> None:
     """One slider. `shared`: the heads share the hidden size."""
     key, now, label = f"field_{name}", values[name], say(control.label)
@@ -219,13 +187,13 @@ def setting(
     if isinstance(control, Switch):
         st.toggle(label, help=say(control.help), width="stretch", **show(key, now, put, name, original))
     elif name in MULTIPLIERS:
-        multiplier(label, name, control, original, values, cost)
+        multiplier(label, name, control, original, values, slopes)
     elif options := choices(control, values, original, now, shared):
         step = next((option - now for option in options if option > now), control.step)
         st.select_slider(
             label,
             options,
-            help=cost.of_field(say(control.help), name, now, step),
+            help=with_cost(say(control.help), slopes, name, now, step),
             **show(key, now, put, name, original, limits=tuple(options)),
         )
     else:
@@ -237,7 +205,7 @@ def setting(
             min_value=low,
             max_value=high,
             step=control.step,
-            help=cost.of_field(say(control.help), name, now, control.step),
+            help=with_cost(say(control.help), slopes, name, now, control.step),
             **show(key, now, put, name, original, limits=(low, high, control.step)),
         )
 
@@ -286,7 +254,9 @@ def sixteenth(original: int) -> int:
     return gcd(original, 1 << (original // 16 or 1).bit_length() - 1)
 
 
-def multiplier(label: str, name: str, control: Control, original: int, values: dict[str, Any], cost: Costs) -> None:
+def multiplier(
+    label: str, name: str, control: Control, original: int, values: dict[str, Any], slopes: Slopes | None
+) -> None:
     """The width of the feed-forward as a multiple of the hidden size, in steps from the model's own."""
     hidden = values[MULTIPLIERS[name]]
     own, now = (round(width / hidden, 4) for width in (original, values[name]))
@@ -301,7 +271,7 @@ def multiplier(label: str, name: str, control: Control, original: int, values: d
         max_value=high,
         step=0.125,
         format="%.4g",
-        help=cost.of_field(say(control.help), name, values[name], control.multiple(0.125, hidden)),
+        help=with_cost(say(control.help), slopes, name, values[name], control.multiple(0.125, hidden)),
         **show(f"field_{name}", now, take, limits=(low, high)),
     )
 
@@ -310,25 +280,6 @@ def put(chosen: Any, name: str, original: Any) -> None:
     """Change one field of the config; the model's own value is no change."""
     others = {field: current for field, current in st.session_state.scenario.overrides.items() if field != name}
     change(overrides=others if chosen == original else others | {name: chosen})
-
-
-@lru_cache(maxsize=512)
-def gpu_label(name: str) -> str:
-    """A GPU in a list: its name, and its memory where that does not say it."""
-    gpu = find_gpu(name)
-    memory = f"{gpu.memory_gb:g}"
-    return gpu.name if f"{memory}GB" in gpu.name else f"{gpu.name} · {memory} GB"
-
-
-def effect_of(answer: Answer, name: str) -> Effect | None:
-    """Effect of one changed config field; None where the model with only that change is not valid."""
-    about, scenario = answer.model.published, answer.scenario
-    after = alone(answer, name)
-    if about.architecture is None or after is None:
-        return None
-    kv = answer.model.precision(scenario.serving).kv
-    serving = scenario.serving
-    return effect(about.architecture, after, serving.started(), kv, serving.workload.context)
 
 
 def alone(answer: Answer, name: str) -> Architecture | None:

@@ -6,13 +6,14 @@ from collections.abc import Callable, Mapping
 import streamlit as st
 
 from calc import RECIPES
+from calc.formats import WEIGHT_FORMATS, WeightFormat
 from calc.training import METHODS, TRAINERS, Colocation, LogProbs, TrainingMethod, usual_overhead, usual_reference
 from pages.parts import words
-from pages.parts.inputs.control import concerns, control, controls_in_drawer, drawer
-from pages.parts.inputs.second_model import teacher_model
-from pages.parts.inputs.serving import ranges, weight_format
+from pages.parts.inputs.control import concerns, control, controls_in_drawer, drawer, help_of
+from pages.parts.inputs.second_model import second_model, teachers
+from pages.parts.inputs.serving import format_label, ranges
 from pages.parts.screen import caption, paragraph
-from pages.parts.state.scenario import TrainingChoice, places
+from pages.parts.state.scenario import Place, TrainingChoice, places
 from pages.parts.state.trained_as import STARTS, start_of, trained_as, trainer_of
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Trained
@@ -84,7 +85,29 @@ def adapters(answer: Trained) -> None:
     for name in ADAPTERS:
         if name not in QUANTIZED or method == "qlora":
             control(known[name], answer.error)
-    weight_format(known["weights"], "nf4-dq" if method == "qlora" else "bf16", "frozen", field("frozen"))
+    frozen(known["weights"], "nf4-dq" if method == "qlora" else "bf16")
+
+
+def frozen(place: Place, usual: WeightFormat) -> None:
+    """The format of frozen weights; the usual one is no choice."""
+
+    def label(name: WeightFormat) -> str:
+        return say("{format} (default)", format=format_label(name)) if name == usual else format_label(name)
+
+    chosen: WeightFormat = place.of(st.session_state.scenario) or usual
+    st.selectbox(
+        field("frozen"),
+        WEIGHT_FORMATS,
+        format_func=label,
+        help=help_of(place.option),
+        **show(
+            "frozen",
+            chosen,
+            lambda name: change({place: None if name == usual else name}),
+            limits=(label(chosen),),
+            options=WEIGHT_FORMATS,
+        ),
+    )
 
 
 def spread(answer: Trained) -> None:
@@ -182,7 +205,9 @@ def controls(effects: Mapping[str, HasEffect], answer: Trained, method: Training
     for name, effect in effects.items():
         if effect(choice, method) or concerns(answer.error, {name}):
             if name == "teacher":
-                teacher_model(known[name], answer)
+                architecture = answer.model.architecture
+                presets = () if architecture is None else teachers(architecture.vocab)
+                second_model(known[name], answer, presets, say("the model itself"))
             else:
                 control(known[name], answer.error, default.get(name))
 

@@ -16,7 +16,7 @@ from pages.parts import words
 from pages.parts.inputs import efficiencies
 from pages.parts.labels import ORIGINS
 from pages.parts.outputs.bar import bar
-from pages.parts.outputs.cards import most
+from pages.parts.outputs.cards import most, no_gpu
 from pages.parts.outputs.charts import served
 from pages.parts.screen import alert, paragraph, quiet_button
 from pages.parts.state.query import WEIGH
@@ -33,15 +33,13 @@ FEW = 5
 def draw(answer: Weighed) -> None:
     focus = answer.focus
     if focus is None:
-        alert("info", "memory", "No GPU is chosen: choose one above to see whether it fits.")
+        no_gpu()
         return
     report = answer.report
     buys = room(focus, answer.architecture.max_positions) if focus.verdict == "fits" else None
     details(report.verdicts, focus, words.layout(report.scenario.layout), buys)
     finders(answer)
-    beyond(answer)
-    unpacked(answer)
-    unlisted(answer, focus)
+    warnings(answer, focus)
     bar(focus.memory, focus.usable, served([focus.memory]))
     if focus.verdict != "fits":
         offers(answer)
@@ -95,9 +93,11 @@ def longest(verdict: Verdict, made_for: int | None) -> str:
     return say("{n} (model: {model:,})", n=most_of_both, model=made_for)
 
 
-def beyond(answer: Weighed) -> None:
-    """A context for which the model was not made is no small print."""
-    longest, context = answer.architecture.max_positions, answer.report.scenario.workload.context
+def warnings(answer: Weighed, focus: Verdict) -> None:
+    """Warnings: of a context for which the model was not made, and of a format in which the engine does not compute, or
+    that its documentation does not know there."""
+    longest, scenario, engine = answer.architecture.max_positions, answer.report.scenario, answer.serving.engine
+    context, weights = scenario.workload.context, scenario.precision.weights
     if longest is not None and context > longest:
         alert(
             "warning",
@@ -107,10 +107,6 @@ def beyond(answer: Weighed) -> None:
             context=context,
         )
 
-
-def unpacked(answer: Weighed) -> None:
-    """A format in which the engine does not compute is not computed in silence."""
-    weights, engine = answer.report.scenario.precision.weights, answer.serving.engine
     if not engine.keeps(weights):
         alert(
             "warning",
@@ -121,10 +117,7 @@ def unpacked(answer: Weighed) -> None:
             format=weights,
         )
 
-
-def unlisted(answer: Weighed, focus: Verdict) -> None:
-    """Nor is one that the engine's documentation does not know there."""
-    remark = format_note(find_gpu(focus.gpu), answer.serving.engine.support, answer.report.scenario.precision.weights)
+    remark = format_note(find_gpu(focus.gpu), engine.support, weights)
     if remark is not None:
         st.warning(words.capitalized(say(remark)), icon=":material/block:")
 
@@ -140,8 +133,8 @@ def offers(answer: Weighed) -> None:
     for number, lever in enumerate(answer.levers[:FEW]):
         with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"offer_{number}"):
             st.button(say("Use this"), key=f"lever_{number}", on_click=use, args=(answer, lever))
-            what = words.listed(say(part) for part in lever.what)
-            paragraph("**{what}**: fits, {size} headroom per GPU", what=what, size=words.gib(lever.spare))
+            sentence = "**{what}**: fits, {size} headroom per GPU"
+            paragraph(sentence, what=words.listed(lever.what), size=words.gib(lever.spare))
 
 
 def use(answer: Weighed, lever: Lever) -> None:

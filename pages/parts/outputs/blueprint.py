@@ -21,7 +21,7 @@ from pages.parts import words
 from pages.parts.outputs import paper, scripts
 from pages.parts.screen import caption, download, paragraph
 from pages.parts.state import url
-from pages.parts.state.query import ATTENTION, DESIGN
+from pages.parts.state.query import ATTENTION
 from pages.parts.state.weighed import Answer
 from pages.parts.words import say
 
@@ -63,12 +63,10 @@ def draw(answer: Answer) -> None:
     parts = parts_of(diagrammed)
     if clicked in parts:
         module = parts[clicked]
-        st.dialog(heading(clicked, module), width="medium")(details)(answer, clicked, module)
-
-
-def way(answer: Answer) -> None:
-    """The way to the drawing."""
-    url.way(answer.scenario, DESIGN, say("Drawing and checks of the design"))
+        title = words.part(clicked.partition(".")[2] if clicked.startswith("aside.") else module.component)
+        layers = module.tensors[0].layers if clicked[:1].isdigit() else ()
+        title = f"{title} · {words.layers(layers)}" if layers else title
+        st.dialog(title, width="medium")(details)(answer, clicked, module)
 
 
 def parts_of(diagrammed: Diagram) -> dict[Part, ModelPart]:
@@ -92,13 +90,6 @@ def alt_text(answer: Answer, diagrammed: Diagram) -> str:
         name=answer.model.name,
         kinds=kinds,
     )
-
-
-def heading(name: Part, module: ModelPart) -> str:
-    """A part, and the layers that hold it."""
-    title = words.part(name.partition(".")[2] if name.startswith("aside.") else module.component)
-    layers = module.tensors[0].layers if name[:1].isdigit() else ()
-    return f"{title} · {words.layers(layers)}" if layers else title
 
 
 def details(answer: Answer, name: Part, module: ModelPart) -> None:

@@ -1,7 +1,7 @@
 """The numbers of a model: totals with their derivations, the exact count, words of verdicts; and the summary that stays
 in sight on the views of a model."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from html import escape
 from typing import Literal
@@ -19,7 +19,7 @@ from pages.parts.inputs.lists import short_name
 from pages.parts.outputs import paper
 from pages.parts.outputs.bar import keys
 from pages.parts.outputs.derivations import ModelDerivations, ServingDerivations, figures
-from pages.parts.screen import heading
+from pages.parts.screen import alert, heading
 from pages.parts.state.weighed import Answer, Weighed, weighed
 from pages.parts.words import say
 from presets import Preset
@@ -39,12 +39,13 @@ def totals(answer: Weighed) -> None:
         ("weights", say("Weights per GPU"), words.size(memory.weights), served.weights),
         ("memory", say("Memory per GPU"), words.gib(memory.total), served.memory),
     ]
+
+    def with_link(anchor: Anchor, draw: Callable[[], None]) -> None:
+        draw()
+        paper.link(answer, anchor)
+
     figures(
-        "totals",
-        [
-            (anchor, label, value, partial(paper.derivation_with_link, answer, anchor, draw))
-            for anchor, label, value, draw in numbers
-        ],
+        "totals", [(anchor, label, value, partial(with_link, anchor, draw)) for anchor, label, value, draw in numbers]
     )
 
 
@@ -133,6 +134,17 @@ def head(verdict: Verdict | TrainingVerdict) -> None:
     st.badge(say(word), color=color, icon=icon)
 
 
+def notes(sentences: Iterable[Message]) -> None:
+    """Limits of a card."""
+    for sentence in sentences:
+        st.caption(f":material/info: {words.capitalized(say(sentence))}")
+
+
+def no_gpu() -> None:
+    """A box in place of an answer about a GPU."""
+    alert("info", "memory", "No GPU is chosen: choose one above to see whether it fits.")
+
+
 def headroom(verdict: Verdict | TrainingVerdict) -> str:
     """Headroom on the GPU, or the bytes that are missing."""
     size, usable = words.gib(abs(verdict.spare)), words.gib(verdict.usable)
@@ -179,12 +191,17 @@ VISIBLE = 0.001
 
 
 def summary(answer: Answer) -> None:
-    """Parameters and verdicts; of a model that no engine serves so, parameters alone."""
+    """Parameters, and a line for each verdict with its GPUs; of a model that no engine serves so, parameters alone."""
     served = answer if isinstance(answer, Weighed) else weighed(answer.scenario)
     with st.container(key="pinned", gap="xxsmall"):
         st.html(pie_of_parameters(answer.architecture.parameters()))
         if served.error is None and served.report.verdicts:
-            st.markdown("  \n".join(lines_of_verdicts(served)))
+            lines = []
+            for verdict, (_, _, icon) in BADGES.items():
+                names = [short_name(find_gpu(row.gpu)) for row in served.report.verdicts if row.verdict == verdict]
+                if names:
+                    lines.append(f"{badge(verdict, f'{icon} ')} {', '.join(names)}")
+            st.markdown("  \n".join(lines))
 
 
 def pie_of_parameters(counted: Parameters) -> str:
@@ -204,11 +221,3 @@ def pie_of_parameters(counted: Parameters) -> str:
         f"<small>{counted.total:,}</small></div>"
         f"{keys((words.color(name), label) for (name, _), label in zip(parts, labels, strict=True))}</div>"
     )
-
-
-def lines_of_verdicts(answer: Weighed) -> Iterator[str]:
-    """A line for each verdict there is, with the GPUs that it is about."""
-    for verdict, (_, _, icon) in BADGES.items():
-        names = [short_name(find_gpu(row.gpu)) for row in answer.report.verdicts if row.verdict == verdict]
-        if names:
-            yield f"{badge(verdict, f'{icon} ')} {', '.join(names)}"

@@ -52,6 +52,11 @@ def hover(sentence: str, /, **values: Any) -> str:
     return say(sentence, **values) + PLAIN
 
 
+def points(x: Sequence[Any], y: Sequence[Any], mode: str = "markers", **look: Any) -> dict[str, Any]:
+    """A trace of marks, lines or texts."""
+    return {"type": "scatter", "mode": mode, "x": x, "y": y, **look}
+
+
 def gpu_bars(
     verdicts: Sequence[Verdict | TrainingVerdict],
     memories: Sequence[Memory],
@@ -65,16 +70,14 @@ def gpu_bars(
     usable = [verdict.usable / base for verdict in verdicts]
     bars = stacked("x", "y", rows, memories, parts)
     capacity = [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": say("Usable"),
-            "x": usable,
-            "y": rows,
-            "cliponaxis": False,
-            "marker": {"symbol": "line-ns", "size": 0.6 * ROW, "line": {"width": width, "color": color}},
+        points(
+            usable,
+            rows,
+            name=say("Usable"),
+            cliponaxis=False,
+            marker={"symbol": "line-ns", "size": 0.6 * ROW, "line": {"width": width, "color": color}},
             **hover,
-        }
+        )
         for width, color, hover in (  # with an edge, to be seen on a bar of any colour
             (5, theme.ground, {"hoverinfo": "skip"}),
             (2.5, theme.text, {"hovertemplate": hover("Usable on the card: {size}", size=f"%{{x:,.2f}} {unit}")}),
@@ -458,46 +461,45 @@ def heat_map(
     )
 
 
-def roofline(gpu: GPU, points: Sequence[OperatingPoint], theme: Theme) -> Figure:
+def roofline(gpu: GPU, passes: Sequence[OperatingPoint], theme: Theme) -> Figure:
     """TFLOP/s over FLOP per byte: a slope of the printed bandwidth, a ceiling for each printed peak, and the passes."""
     peaks = {dtype: peak for dtype, peak in gpu.tflops.items() if dtype in ROOFS}
     if gpu.tflops.get("bf16") == gpu.tflops.get("fp16"):
         peaks.pop("fp16", None)
-    ends = [min(point.intensity for point in points) / 2, max(point.intensity for point in points) * 3]
+    ends = [min(of.intensity for of in passes) / 2, max(of.intensity for of in passes) * 3]
     slope = gpu.bandwidth_gb_s / 1000  # TFLOP/s for each FLOP per byte
     top = max(peaks.values(), default=slope * ends[1])
     roofs = [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": say("{dtype}: {peak} TFLOP/s", dtype=dtype, peak=words.figure(peak)),
-            "x": [ends[0], peak / slope, max(ends[1], 3 * peak / slope)],
-            "y": [ends[0] * slope, peak, peak],
-            "line": {"color": ROOFS[dtype], "width": 2},
-            "hoverinfo": "skip",
-        }
+        points(
+            [ends[0], peak / slope, max(ends[1], 3 * peak / slope)],
+            [ends[0] * slope, peak, peak],
+            "lines",
+            name=say("{dtype}: {peak} TFLOP/s", dtype=dtype, peak=words.figure(peak)),
+            line={"color": ROOFS[dtype], "width": 2},
+            hoverinfo="skip",
+        )
         for dtype, peak in peaks.items()
     ]
-    marks = {
-        "type": "scatter",
-        "mode": "markers+text",
-        "name": gpu.name,
-        "showlegend": False,
-        "x": [point.intensity for point in points],
-        "y": [point.tflops for point in points],
-        "text": [say(point.what) for point in points],
-        "textposition": ["bottom right"] * (len(points) - 2) + ["top left", "bottom left"],
-        "textfont": {"size": 12},
-        "marker": {"size": 11, "color": theme.text, "symbol": ["circle"] * (len(points) - 1) + ["diamond"]},
-        "cliponaxis": False,
-        "hovertemplate": hover(
+    marks = points(
+        [of.intensity for of in passes],
+        [of.tflops for of in passes],
+        "markers+text",
+        name=gpu.name,
+        showlegend=False,
+        text=[say(of.what) for of in passes],
+        textposition=["bottom right"] * (len(passes) - 2) + ["top left", "bottom left"],
+        textfont={"size": 12},
+        marker={"size": 11, "color": theme.text, "symbol": ["circle"] * (len(passes) - 1) + ["diamond"]},
+        cliponaxis=False,
+        hovertemplate=hover(
             "<b>{what}</b><br>{intensity} FLOP per byte, {tflops} TFLOP/s",
             what="%{text}",
             intensity="%{x:,.3~g}",
             tflops="%{y:,.3~g}",
         ),
-    }
-    least = min(point.tflops for point in points) / 2
+    )
+    least = min(of.tflops for of in passes) / 2
+    axis = {"type": "log", "dtick": 1, "tickformat": TICKS}
     return figure(
         [*roofs, marks],
         theme,
@@ -505,18 +507,10 @@ def roofline(gpu: GPU, points: Sequence[OperatingPoint], theme: Theme) -> Figure
         margin={"l": 8, "r": 8, "t": 40, "b": 52},
         **KEY_ABOVE,
         hovermode="closest",
-        xaxis={
-            "type": "log",
+        xaxis=axis
+        | {
             "range": [log10(ends[0]), log10(max(ends[1], *(3 * peak / slope for peak in peaks.values()), 1))],
-            "dtick": 1,
-            "tickformat": ",.12~g",
             "title": small(say("FLOP per byte of memory traffic")),
         },
-        yaxis={
-            "type": "log",
-            "range": [log10(least), log10(2 * top)],
-            "dtick": 1,
-            "tickformat": ",.12~g",
-            "title": small(say("TFLOP/s")),
-        },
+        yaxis=axis | {"range": [log10(least), log10(2 * top)], "title": small(say("TFLOP/s"))},
     )

@@ -20,7 +20,7 @@ from pages.parts.outputs import charts, plot, share
 from pages.parts.outputs.bar import keys
 from pages.parts.outputs.cards import badge, growing
 from pages.parts.outputs.charts import ROW, Figure, Theme, figure, hover, row_axis, small, stacked
-from pages.parts.screen import caption, heading, paragraph, small_table
+from pages.parts.screen import alert, caption, heading, paragraph, small_table
 from pages.parts.state.compared import LETTERS, Column, Compared
 from pages.parts.state.scenario import MOST_OTHERS, configuration, places
 from pages.parts.words import say
@@ -38,8 +38,9 @@ LINES = (
 """Colour, dash and mark of each letter."""
 
 
-def choose(answer: Compared) -> None:
-    """Controls that add a configuration: a model by its name, or the one on screen as it is now."""
+def configurations(answer: Compared) -> None:
+    """Controls that add a configuration, a model by its name or the one on screen as it is now; and the configurations
+    by letter, each with what it changes and a way out."""
     place = places(("comparison",))["with"]
     full = say("Six at most") if len(answer.columns) > MOST_OTHERS else None
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
@@ -47,10 +48,6 @@ def choose(answer: Compared) -> None:
         share.keep(answer)
     suggested = [model for model in SUGGESTED if model != answer.scenario.source.model]
     added_models.suggest(place, configuration, MOST_OTHERS, suggested)
-
-
-def headings(answer: Compared) -> None:
-    """The configurations by letter, each with what it changes and a way out."""
     with st.grid(6, min_column_width=130, gap="xsmall"):
         for number, column in enumerate(answer.columns):
             with st.container(gap="xxsmall"):
@@ -61,7 +58,6 @@ def headings(answer: Compared) -> None:
                     changes = column.configuration.changes()
                     if changes and column.configuration.source.pasted is None:
                         st.caption(" ".join(f"`{name}={value}`" for name, value in changes.items()))
-                    place = places(("comparison",))["with"]
                     added_models.remove_button(place, number - 1, f"remove_{column.letter}")
     if answer.scenario.comparison.others:
         caption("On the same GPUs, for the same users and lengths: those of the question.")
@@ -72,13 +68,16 @@ def numbers(answer: Compared) -> None:
     """The headline numbers, each of the others with its difference from the first."""
     columns = answer.columns
 
+    def row(label: str, text: Callable[[Report], str]) -> list[str]:
+        return [label, *(cell(column, text) for column in columns)]
+
     def amount(label: str, of: Callable[[Report], int], written: Callable[[int], str]) -> list[str]:
         return against(columns, label, of, lambda report: written(of(report)))
 
     head = [say("Difference from A"), *map(titled, columns)]
     rows = [
-        [words.field("weights"), *(cell(column, lambda r: f"`{r.scenario.precision.weights}`") for column in columns)],
-        [words.field("kv"), *(cell(column, lambda r: f"`{r.scenario.precision.kv}`") for column in columns)],
+        row(words.field("weights"), lambda r: f"`{r.scenario.precision.weights}`"),
+        row(words.field("kv"), lambda r: f"`{r.scenario.precision.kv}`"),
         amount(say("Parameters"), lambda r: r.parameters.total, words.count),
         amount(say("Active parameters"), lambda r: r.parameters.active, words.count),
         against(
@@ -89,8 +88,10 @@ def numbers(answer: Compared) -> None:
         amount(memory_on(answer), lambda r: answer.memory(r).total, words.gib),
     ]
     if any(c.answer.report.scenario.layout.gpus > 1 for c in answer.complete):
-        rows.append([say("Layout"), *(cell(column, layout) for column in columns)])
-    rows += [verdicts(columns, number, gpu.name) for number, gpu in enumerate(answer.scenario.chosen_gpus())]
+        rows.append(row(say("Layout"), lambda r: words.layout(r.scenario.layout) or say("One GPU")))
+    for number, gpu in enumerate(answer.scenario.chosen_gpus()):
+        judged = (c.answer for c in columns)
+        rows.append([gpu.name, *("–" if of.error else verdict(of.report.verdicts[number]) for of in judged)])
     small_table(head, [*rows, *speeds(columns)], numbers=len(columns))
     for column in answer.complete:
         reach(column)
@@ -111,37 +112,30 @@ def memory_on(answer: Compared) -> str:
 def reach(column: Column) -> None:
     """A context that a model was not made for, or can't read."""
     architecture, context = column.answer.architecture, column.answer.report.scenario.workload.context
-    letter, icon = column.letter, ":material/straighten:"
     if context < column.answer.scenario.serving.workload.context:
-        st.warning(
-            say("**{letter}** at {n:,} tokens: its learned positions end there.", letter=letter, n=context), icon=icon
-        )
+        sentence = "**{letter}** at {n:,} tokens: its learned positions end there."
+        alert("warning", "straighten", sentence, letter=column.letter, n=context)
     elif architecture.max_positions is not None and context > architecture.max_positions:
-        why = say(
-            "The model was made for {most:,} tokens; {context:,} go beyond that.",
-            most=architecture.max_positions,
-            context=context,
-        )
-        st.warning(say("**{letter}**: {why}", letter=letter, why=why), icon=icon)
+        sentence = "The model was made for {most:,} tokens; {context:,} go beyond that."
+        why = say(sentence, most=architecture.max_positions, context=context)
+        alert("warning", "straighten", "**{letter}**: {why}", letter=column.letter, why=why)
 
 
 def speeds(columns: Sequence[Column]) -> Iterator[list[str]]:
     """Smallest GPU of each, its speed there, and its price."""
+    served = [(column.reply, None if column.reply is None else column.answer.focus) for column in columns]
 
     def row(label: str, text: Callable[[Verdict, Reply], str]) -> list[str]:
-        focuses = (None if column.reply is None else column.answer.focus for column in columns)
-        pairs = zip(focuses, (column.reply for column in columns), strict=True)
-        return [label, *("–" if focus is None or reply is None else text(focus, reply) for focus, reply in pairs)]
+        return [label, *("–" if focus is None or reply is None else text(focus, reply) for reply, focus in served)]
+
+    def priced(focus: Verdict, reply: Reply) -> str:
+        price = price_of(focus.gpu)
+        return "–" if price is None else words.dollars(usd_per_million(reply.tokens_per_s.expected, focus.gpus, price))
 
     yield row(say("Smallest GPU that fits"), lambda focus, _: find_gpu(focus.gpu).name)
     yield row(say("Tokens/s per user"), lambda _, reply: words.figure(reply.tokens_per_s_per_user.expected))
     yield row(say("Time to first token (TTFT)"), lambda _, reply: words.duration(reply.ttft_ms.expected))
     yield row(say("US dollars per million output tokens"), priced)
-
-
-def priced(focus: Verdict, reply: Reply) -> str:
-    price = price_of(focus.gpu)
-    return "–" if price is None else words.dollars(usd_per_million(reply.tokens_per_s.expected, focus.gpus, price))
 
 
 def cell(column: Column, text: Callable[[Report], str]) -> str:
@@ -162,15 +156,6 @@ def mark(value: int, first: int) -> str:
     """Multiple of the first's value, marked."""
     times = ratio(value, first)
     return f":gray-badge[{words.times(times)}]" if times is not None and value else ""
-
-
-def layout(report: Report) -> str:
-    return words.layout(report.scenario.layout) or say("One GPU")
-
-
-def verdicts(columns: Sequence[Column], number: int, gpu: str) -> list[str]:
-    """A row: one kind of GPU."""
-    return [gpu, *(cell(column, lambda report: verdict(report.verdicts[number])) for column in columns)]
 
 
 def verdict(row: Verdict) -> str:
@@ -200,10 +185,10 @@ def bars(answer: Compared) -> None:
 
 def growth(answer: Compared) -> None:
     """Cache of the whole batch over the context."""
-    heading("KV cache vs. context length")
+    title = say("KV cache vs. context length")
+    st.header(title, anchor=False)
     st.html(keys((style(column.letter)[0], titled(column)) for column in answer.complete))
-    curves = growth_curves(answer.complete, charts.theme())
-    plot.draw("growth", say("KV cache vs. context length"), curves)
+    plot.draw("growth", title, growth_curves(answer.complete, charts.theme()))
 
 
 def settings(answer: Compared) -> None:
@@ -295,26 +280,29 @@ def _rows(names: Mapping[str, str], bars: list[dict[str, Any]], axis: str, theme
 def growth_curves(columns: Sequence[Column], theme: Theme) -> Figure:
     """KV cache and states of the whole batch over the context."""
     lines: list[dict[str, Any]] = []
-    grown = {column.letter: _grown(column) for column in columns}
+    grown: dict[str, dict[int, int]] = {}
+    for column in columns:
+        scenario, engine = column.answer.report.scenario, column.answer.scenario.serving.started()
+        batch = scenario.workload.batch
+        grown[column.letter] = cache_growth(column.answer.architecture, engine, scenario.precision.kv, batch)
     ends = {letter: list(sizes.items())[-1] for letter, sizes in grown.items()}
     for letter, sizes in grown.items():
         color, dash, symbol = style(letter)
         together = [other for other, end in ends.items() if end == ends[letter]]
         label = f"<b>{', '.join(together)}</b>" if letter == together[-1] else ""  # not one above the other
         lines.append(
-            {
-                "type": "scatter",
-                "mode": "lines+markers+text",
-                "name": letter,
-                "x": list(sizes),
-                "y": [size / GIB for size in sizes.values()],
-                "text": [*[""] * (len(sizes) - 1), label],
-                "textposition": "middle right",
-                "cliponaxis": False,
-                "line": {"color": color, "dash": dash, "width": 2.5},
-                "marker": {"color": color, "symbol": symbol, "size": 7},
-                "hovertemplate": hover("{letter}: {size} GiB", letter=letter, size="%{y:,.3f}"),
-            }
+            charts.points(
+                list(sizes),
+                [size / GIB for size in sizes.values()],
+                "lines+markers+text",
+                name=letter,
+                text=[*[""] * (len(sizes) - 1), label],
+                textposition="middle right",
+                cliponaxis=False,
+                line={"color": color, "dash": dash, "width": 2.5},
+                marker={"color": color, "symbol": symbol, "size": 7},
+                hovertemplate=hover("{letter}: {size} GiB", letter=letter, size="%{y:,.3f}"),
+            )
         )
     return figure(
         lines,
@@ -331,12 +319,6 @@ def growth_curves(columns: Sequence[Column], theme: Theme) -> Figure:
         },
         yaxis={"title": small(say("KV cache, total, GiB")), "type": "log", "tickformat": ",~g", "dtick": 1},
     )
-
-
-def _grown(column: Column) -> dict[int, int]:
-    scenario = column.answer.report.scenario
-    engine = column.answer.scenario.serving.started()
-    return cache_growth(column.answer.architecture, engine, scenario.precision.kv, scenario.workload.batch)
 
 
 def style(letter: str) -> tuple[str, str, str]:

@@ -284,14 +284,10 @@ class TrainingDerivations:
     def on_disk(self) -> None:
         """Bytes of a checkpoint, all GPUs together."""
         saved, n = self.report.on_disk, self.report.trained_parameters
-        rows = [
-            (words.part("weights"), saved.weights, n),
-            (words.part("master_weights"), saved.master_weights, n),
-            (words.part("optimizer"), saved.optimizer, n),
-        ]
+        sizes = {"weights": saved.weights, "master_weights": saved.master_weights, "optimizer": saved.optimizer}
         small_table(
             [say("Part"), say("Bytes"), say("Bytes per trainable parameter")],
-            [[name, f"{size:,}", f"{size / of:.4g}"] for name, size, of in rows if size],
+            [[words.part(name), f"{size:,}", f"{size / n:.4g}"] for name, size in sizes.items() if size],
             numbers=2,
         )
         paragraph("Sum: **{total:,} bytes**.", total=saved.total)

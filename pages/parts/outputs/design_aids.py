@@ -1,6 +1,6 @@
 """Aids for those who design a model: checks of its sizes, published models like it, the size that meets a budget."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from math import ceil
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from calc import Architecture, ConfigError
-from calc.design import Design, Measure, Proportions, checks, proportions, scaled, token_flops
+from calc.design import Measure, Proportions, checks, proportions, scaled, token_flops
 from calc.families import with_experts
 from calc.hardware import find_gpu
 from calc.serving import Serving
@@ -18,7 +18,7 @@ from pages.parts.inputs.fields import Control, controlled
 from pages.parts.inputs.sidebar import put
 from pages.parts.outputs import charts, plot
 from pages.parts.outputs.charts import PLAIN, Figure, Theme
-from pages.parts.screen import button, caption, heading
+from pages.parts.screen import button, caption, heading, paragraph
 from pages.parts.state.scenario import Source
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Weighed
@@ -147,8 +147,8 @@ def scatter(own: Proportions, others: Sequence[Proportions], theme: Theme) -> Fi
     )
 
 
-def measures(answer: Weighed) -> dict[str, tuple[str, Measure, float]]:
-    """Quantities that may have a budget: label, how a design is measured, unit."""
+def measures(answer: Weighed) -> dict[str, tuple[str, Measure, float, Callable[[int], str]]]:
+    """Quantities that may have a budget: label, how a design is measured, unit, and an amount as text."""
     serving, gpu = answer.serving, find_gpu(answer.focus.gpu) if answer.focus else answer.scenario.first_gpu()
     workload = answer.report.scenario.workload
 
@@ -156,10 +156,16 @@ def measures(answer: Weighed) -> dict[str, tuple[str, Measure, float]]:
         laid_out = Serving.of(architecture, serving.engine, serving.precision, serving.layout, serving.overhead)
         return laid_out.on(gpu, workload).memory.total
 
+    def flops(architecture: Architecture) -> int:
+        return token_flops(architecture, workload.context)
+
+    def billions(n: int) -> str:
+        return say("{n} GFLOPs", n=words.figure(n / 1e9))
+
     return {
-        "parameters": (say("Parameters (B)"), lambda design: design.parameters().total, 1e9),
-        "memory": (say("Memory per GPU (GiB)"), memory, GIB),
-        "flops": (say("FLOPs per token (G)"), lambda design: token_flops(design, workload.context), 1e9),
+        "parameters": (say("Parameters (B)"), lambda design: design.parameters().total, 1e9, words.count),
+        "memory": (say("Memory per GPU (GiB)"), memory, GIB, words.size),
+        "flops": (say("FLOPs per token (G)"), flops, 1e9, billions),
     }
 
 
@@ -172,7 +178,7 @@ def scale_to(answer: Weighed) -> None:
     heading("Scale to a budget")
     with st.grid(3, min_column_width=130, gap="small"):
         kind = st.selectbox(say("Budget of"), list(known), format_func=lambda name: known[name][0], key="scale_kind")
-        _, measure, unit = known[kind]
+        _, measure, unit, written = known[kind]
         now = measure(answer.architecture)
         budget = st.number_input(
             say("Budget"),
@@ -199,21 +205,10 @@ def scale_to(answer: Weighed) -> None:
                     on_click=put,
                     args=(design.value, name, original),
                 )
-                st.markdown(row(design, what, name, kind))
+                sentence = "`{field}` = **{value:,}**: {amount}, {what}"
+                paragraph(sentence, field=name, value=design.value, amount=written(design.amount), what=what)
     if scaling.below is None:
         caption("No smaller value makes a valid model within this budget.")
-
-
-def row(design: Design, what: str, name: str, kind: str) -> str:
-    """One answer."""
-    amounts = {
-        "parameters": words.count(design.amount),
-        "memory": words.size(design.amount),
-        "flops": say("{n} GFLOPs", n=words.figure(design.amount / 1e9)),
-    }
-    return say(
-        "`{field}` = **{value:,}**: {amount}, {what}", field=name, value=design.value, amount=amounts[kind], what=what
-    )
 
 
 def notes(answer: Weighed) -> None:

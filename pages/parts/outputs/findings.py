@@ -22,13 +22,12 @@ from pages.parts.outputs.cards import BADGES, Color, compared_total
 from pages.parts.outputs.charts import peak_of, served
 from pages.parts.outputs.design_aids import published
 from pages.parts.state import fitted, query
-from pages.parts.state.compared import Column, Compared, Stepped
-from pages.parts.state.local import LocalAnswer
-from pages.parts.state.planned import Planned, TrainingPlanned
+from pages.parts.state.compared import Column, Compared, Shared, Stepped, compared_anew, shared
+from pages.parts.state.local import LocalAnswer, local_answer
+from pages.parts.state.planned import Planned, TrainingPlanned, planned, training_planned
 from pages.parts.state.query import Page
 from pages.parts.state.scenario import Scenario
-from pages.parts.state.shared import Shared
-from pages.parts.state.weighed import Answer, Quantized, Trained, Weighed, looked
+from pages.parts.state.weighed import Answer, Quantized, Trained, Weighed, attended, looked, quantized, trained, weighed
 from pages.parts.verify.evidence import COMPUTED, accuracy
 from pages.parts.words import say
 from presets import gpus
@@ -148,20 +147,17 @@ def heading(answer: Answer, page: Page) -> Finding:
 
 def alone(scenario: Scenario, page: Page) -> Finding:
     """Title of a page that is about no model; its name where it has no finding."""
-    find = ALONE.get(page)
-    return (None if find is None else find(scenario)) or Finding(say(page.title))
+    return ALONE[page](scenario) or Finding(say(page.title))
 
 
 def finding(answer: Answer, page: Page) -> Finding | None:
     """Finding of a page; None where there is no answer, or nothing to find."""
-    find = FINDINGS.get(page)
-    return None if find is None or answer.error is not None else find(answer)
+    return SHOWN[page].find(answer) if answer.error is None else None
 
 
 def figures(answer: Answer, page: Page) -> list[Figure]:
     """The figures that decide on a page."""
-    decide = DECISIVE.get(page)
-    return [] if decide is None or answer.error is not None else list(decide(answer))
+    return list(SHOWN[page].decide(answer)) if answer.error is None else []
 
 
 def load(answer: Answer, page: Page) -> Load | None:
@@ -185,11 +181,11 @@ def judged(what: str, answer: Weighed | Trained) -> Finding | None:
     return Finding(verdict_in_words(what, answer.report.verdicts, answer.focus), color)
 
 
-def weighed(answer: Weighed) -> Finding | None:
+def served_on(answer: Weighed) -> Finding | None:
     return judged(name(answer), answer)
 
 
-def trained(answer: Trained) -> Finding | None:
+def trained_on(answer: Trained) -> Finding | None:
     return judged(trained_name(answer), answer)
 
 
@@ -213,7 +209,7 @@ def trained_name(answer: Trained) -> str:
     )
 
 
-def planned(answer: Planned) -> Finding:
+def cheapest(answer: Planned) -> Finding:
     """The plan that comes first, for so many users or requests."""
     plans, needs, what = answer.plans, answer.scenario.planning.needs, name(answer)
     if needs.requests_per_s is not None:
@@ -232,12 +228,9 @@ def planned(answer: Planned) -> Finding:
     return concluded("{what}: **{gpus}** at {usd}/h is the cheapest", "green", what=what, gpus=on, usd=usd)
 
 
-def run_planned(answer: TrainingPlanned) -> Finding | None:
-    """The fastest way to train; None where no layout divides what is asked for."""
-    try:
-        plans = answer.report.plans
-    except ConfigError:
-        return None
+def run_planned(answer: TrainingPlanned) -> Finding:
+    """The fastest way to train."""
+    plans = answer.report.plans
     if not plans:
         return concluded("{what}: **no plan** on these GPUs", "red", what=name(answer))
     first = plans[0]
@@ -260,10 +253,6 @@ def machine(answer: LocalAnswer) -> Finding:
         return concluded("{name} **does not run** on this machine", "red", name=name(answer))
     where: Color = "green" if run.where == "gpu" else "orange"
     return concluded("{name} **runs in {file}** on this machine", where, name=name(answer), file=run.file.weights)
-
-
-def catalogued(_: Scenario) -> Finding:
-    return concluded("{n:,} GPUs, each figure **with its source**", n=len(gpus()))
 
 
 def on_all_gpus(scenario: Scenario) -> Finding | None:
@@ -296,7 +285,7 @@ def compared(answer: Compared) -> Finding | None:
     """The model with more memory, and how much; of one alone whether it fits."""
     memories = {column.letter: answer.memory(column.answer.report).total for column in answer.complete}
     if len(memories) < 2:
-        return weighed(answer)
+        return served_on(answer)
 
     def called(letter: str) -> str:
         column: Column = next(column for column in answer.columns if column.letter == letter)
@@ -309,7 +298,7 @@ def stepped(answer: Trained) -> Finding | None:
     """The step with more memory, and how much; of one alone whether it fits."""
     columns = answer.complete if isinstance(answer, Stepped) else []
     if len(columns) < 2:
-        return trained(answer)
+        return trained_on(answer)
 
     def called(letter: str) -> str:
         step = next(column.step for column in columns if column.letter == letter)
@@ -344,17 +333,13 @@ def shared_out(answer: Shared) -> Finding | None:
     gpu, number = words.on_gpus(focus.gpu, focus.gpus), len(focus.servers)
     if focus.fits and number == 1:
         return concluded(
-            "{name} alone **leaves** {left} of {gpu}", "green", name=name(answer), gpu=gpu, left=left(focus)
+            "{name} alone **leaves** {left} of {gpu}", "green", name=name(answer), gpu=gpu, left=words.gib(focus.left)
         )
     if focus.fits and focus.sleep_level:
         return concluded("{n:,} models **fit in turn on** {gpu}", "green", n=number, gpu=gpu)
     if focus.fits:
         return concluded("{n:,} models **fit together on** {gpu}", "green", n=number, gpu=gpu)
     return concluded("{n:,} of {all:,} models **fit on** {gpu}", "red", n=focus.started, all=number, gpu=gpu)
-
-
-def left(shared: SharedGPUs) -> str:
-    return words.gib(shared.left)
 
 
 def decide_sharing(answer: Shared) -> Iterator[Figure]:
@@ -364,7 +349,7 @@ def decide_sharing(answer: Shared) -> Iterator[Figure]:
         return
     taken = words.gib(focus.usable - focus.left)
     yield Figure(taken, say("taken per GPU"), say("of {size} usable", size=words.gib(focus.usable)))
-    yield Figure(left(focus), say("left per GPU"))
+    yield Figure(words.gib(focus.left), say("left per GPU"))
     if focus.host:
         yield Figure(words.gib(focus.host), say("host memory"), say("weights of those that sleep"))
     yield from hourly(focus)
@@ -419,7 +404,7 @@ def decide_conversion(answer: Quantized) -> Iterator[Figure]:
         yield Figure(report.tool, say("tool"))
 
 
-def attended(answer: Answer) -> Finding:
+def saved(answer: Answer) -> Finding:
     """Cache bytes of a token, and the share of multi-head attention's that is saved."""
     choice, what = answer.scenario.serving, name(answer)
     kv = answer.model.precision(choice).kv
@@ -429,14 +414,14 @@ def attended(answer: Answer) -> Finding:
     if not size:
         return concluded("{name} caches **nothing more for a longer context**", name=what)
     kinds = variants(answer.architecture, choice.started(), kv, choice.workload)
-    saved = next((kind.saved for kind in kinds if kind.own), 0.0)
-    if not saved:
+    share = next((kind.saved for kind in kinds if kind.own), 0.0)
+    if not share:
         return concluded("{name} caches **{size} per token**", name=what, size=words.size(size))
     return concluded(
         "{name} caches **{size} per token**, {saved} less than with multi-head attention",
         name=what,
         size=words.size(size),
-        saved=f"{saved:.0%}",
+        saved=f"{share:.0%}",
     )
 
 
@@ -512,32 +497,33 @@ def decide_locally(answer: LocalAnswer) -> Iterator[Figure]:
         yield Figure(words.tokens(run.longest), say("tokens of context at most"))
 
 
-FINDINGS: Mapping[Page, Callable[[Any], Finding | None]] = {
-    query.WEIGH: weighed,
-    query.TRAIN: trained,
-    query.TRAIN_PLAN: run_planned,
-    query.PLAN: planned,
-    query.MACHINE: machine,
-    query.COMPARE: compared,
-    query.STEPS: stepped,
-    query.TOGETHER: shared_out,
-    query.VERIFY: verified,
-    query.DERIVE: derived,
-    query.QUANTIZE: converted,
-    query.ATTENTION: attended,
-    query.DESIGN: designed,
+class Shown(NamedTuple):
+    """Calculation of a page for the model on screen, its finding, and its figures that decide."""
+
+    calculate: Callable[[Scenario], Answer]
+    find: Callable[[Any], Finding | None]
+    decide: Callable[[Any], Iterable[Figure]] = lambda _: ()
+
+
+SHOWN: Mapping[Page, Shown] = {
+    query.WEIGH: Shown(weighed, served_on, decide_serving),
+    query.TRAIN: Shown(trained, trained_on, decide_training),
+    query.TRAIN_PLAN: Shown(training_planned, run_planned),
+    query.PLAN: Shown(planned, cheapest, decide_planning),
+    query.MACHINE: Shown(local_answer, machine, decide_locally),
+    query.COMPARE: Shown(compared_anew, compared),
+    query.STEPS: Shown(trained, stepped),
+    query.TOGETHER: Shown(shared, shared_out, decide_sharing),
+    query.VERIFY: Shown(looked, verified),
+    query.DERIVE: Shown(weighed, derived),
+    query.QUANTIZE: Shown(quantized, converted, decide_conversion),
+    query.ATTENTION: Shown(attended, saved),
+    query.DESIGN: Shown(weighed, designed),
 }
 ALONE: Mapping[Page, Callable[[Scenario], Finding | None]] = {
     query.GPUS: on_all_gpus,
-    query.HARDWARE: catalogued,
+    query.HARDWARE: lambda _: concluded("{n:,} GPUs, each figure **with its source**", n=len(gpus())),
     query.ACCURACY: accurate,
+    query.GLOSSARY: lambda _: None,
 }
 """Pages that are drawn for no model."""
-DECISIVE: Mapping[Page, Callable[[Any], Iterator[Figure]]] = {
-    query.WEIGH: decide_serving,
-    query.TRAIN: decide_training,
-    query.PLAN: decide_planning,
-    query.TOGETHER: decide_sharing,
-    query.MACHINE: decide_locally,
-    query.QUANTIZE: decide_conversion,
-}

@@ -171,16 +171,15 @@ def table(
     formats = list(enumerate(fitting.formats))
     columns = [Column(say("Name"), lambda row: names[row])]
     contexts = fitting.max_context
+
+    def tokens(n: int) -> int | str:
+        return limit(None if n >= MOST_TOKENS else n)
+
     columns += [of_rows(say("Context, {format}", format=it), contexts[:, i], "whole", tokens) for i, it in formats]
     columns += [of_rows(say("Tokens/s, {format}", format=it), fitting.tokens_per_s[:, i], "one") for i, it in formats]
     opened = tables.pick(f"map_rows_{key}", title, columns, shown, id=lambda row: identifier(fitting.names[row]))
     for id, row in opened.items():
         leading_button(WEIGH, say("Weigh {name}", name=names[row]), f"card_{id}", taken, scenario, fitting, row, key)
-
-
-def tokens(n: int) -> int | str:
-    """Tokens of a context in a table."""
-    return limit(None if n >= MOST_TOKENS else n)
 
 
 def of_rows(label: str, figures: Array, kind: Kind, write: Callable[[Any], Any] = lambda figure: figure) -> Column:

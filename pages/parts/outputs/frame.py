@@ -6,13 +6,16 @@ from typing import TypeVar
 
 import streamlit as st
 
+from calc import ConfigError
 from calc.errors import Message
 from pages.parts import words
-from pages.parts.inputs import question, sidebar
-from pages.parts.outputs import findings, scripts, share, unknown
+from pages.parts.inputs import control, question, sidebar
+from pages.parts.inputs.model_picker import assume_button
+from pages.parts.outputs import findings, scripts, share
 from pages.parts.outputs.findings import draw_title, plain
-from pages.parts.screen import alert, caption
+from pages.parts.screen import alert, caption, heading, paragraph
 from pages.parts.state import url
+from pages.parts.state.published import checkpoint
 from pages.parts.state.query import AREAS, Page
 from pages.parts.state.scenario import Scenario, Tab, places
 from pages.parts.state.url import change
@@ -99,7 +102,7 @@ def begin(answer: A, here: Page, calculate: Callable[[Scenario], A], *, needs_an
     link_problems()
     if answer.error is not None and needs_answer:
         with st.container(key="refused"):
-            unknown.explain(answer, here)
+            explain(answer, here)
             if shown is not answer:
                 caption("Below, dimmed: the last answer there was.")
         if shown is answer:
@@ -140,7 +143,7 @@ def without_model(here: Page) -> Scenario:
         draw_title(*result)
         share.ways_to_compare(scenario)
         if here.answers_at:
-            share.for_programs(scenario, here)
+            share.ways_out(scenario, here)
         share.languages()
     link_problems()
     return scenario
@@ -201,3 +204,68 @@ def open_section(sections: Mapping[Tab, Section]) -> None:
         **show("sections", names[number], take, given="default"),
     )
     sections[names[number]][1]()
+
+
+# A page without numbers of ours: why, the ways on, and for a model of the Hub what its own files say
+
+
+def explain(answer: Answer, here: Page) -> None:
+    """Why there is no answer, and what would help."""
+    error, published = answer.error, answer.model.published
+    if error is None:
+        return
+    sentence, take = say(error.message), taker(answer, here, error)
+    if published.unread is not None:
+        alert("error", "cloud_off", "{why} Or choose another model above.", why=sentence)
+    elif not published.is_known:
+        alert("error", "error", error.message)
+        if isinstance((published.config or {}).get("model_type"), str):
+            source = answer.scenario.source.model_copy(update={"assume": "llama"})
+            assume_button("assume", lambda: change(source=source))
+        by_its_table(answer)
+    elif error.nearest and take is not None:
+        control.explain(error, take, where="main")
+    else:
+        alert("error", "error", "{why} Put it right above or in the sidebar.", why=sentence)
+
+
+def taker(answer: Answer, here: Page, error: ConfigError) -> control.Take | None:
+    """Callback that puts a value into the field of a sentence; None where no control has the field."""
+    name, settings = error.field, answer.model.published.settings or {}
+    if name is not None and name in settings:
+        return lambda near: sidebar.put(near, name, settings[name])
+    place = places(here.uses, answer.scenario.serving.engine).get(name or "")
+    return None if place is None else lambda near: change({place: near})
+
+
+def by_its_table(answer: Answer) -> None:
+    """Counts of the checkpoint's own tensor table, exact for any model."""
+    hub = answer.model.published.hub
+    if hub is None:
+        return
+    try:
+        table = checkpoint(answer.scenario.source, hub)
+    except ConfigError as problem:
+        alert("warning", "help", problem.message)
+        return
+    heading("From the checkpoint's tensor table")
+    stored = table.bytes or 0
+    with st.grid(3, min_column_width=150, gap="xsmall"):
+        st.metric(say("Stored elements"), words.count(table.elements))
+        st.metric(say("Weights"), words.size(stored))
+        st.metric(say("Tensors"), f"{len(table.tensors):,}")
+    parts = words.listed(f"{dtype} {words.size(size)}" for dtype, size in table.bytes_by_dtype().items())
+    caption(
+        "Exactly **{elements:,}** elements in **{bytes:,}** bytes: {parts}.",
+        elements=table.elements,
+        bytes=stored,
+        parts=parts,
+    )
+    paragraph("Weights alone, without KV cache and activations, which the table does not tell:")
+    for gpu in answer.scenario.chosen_gpus():
+        paragraph(
+            "- **{gpu}**: at least {least:,} of {usable}",
+            gpu=gpu.name,
+            least=gpu.fewest(stored),
+            usable=words.gib(gpu.usable_bytes),
+        )

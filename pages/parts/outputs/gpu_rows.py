@@ -6,7 +6,6 @@ from typing import TypeVar
 
 import streamlit as st
 
-from calc.errors import Message
 from calc.hardware import Layout, find_gpu, note
 from calc.serving import KVBudget, Verdict
 from calc.time import price_of
@@ -16,7 +15,7 @@ from pages.parts import words
 from pages.parts.outputs import paper, tables
 from pages.parts.outputs.answer import longest, use_layout
 from pages.parts.outputs.bar import bar
-from pages.parts.outputs.cards import BADGES, head, headroom, limit, most
+from pages.parts.outputs.cards import BADGES, head, headroom, limit, most, notes
 from pages.parts.outputs.charts import served
 from pages.parts.outputs.derivations import ServingDerivations, derivation
 from pages.parts.outputs.tables import Column, Gauge
@@ -34,10 +33,6 @@ LEAST = (24, 48, 80)
 DECISIVE = 5
 """Columns in sight without a click."""
 MARKS = {"fits": "✓", "fits with": "⚙", "tight": "≈", "does not fit": "✗", "does not run": "⊘"}
-
-
-def draw(answer: Weighed) -> None:
-    cards_or_table(answer.report.verdicts, partial(card, answer), partial(table, answer))
 
 
 def cards_or_table(verdicts: Sequence[V], card: Callable[[V], None], table: Callable[[], None]) -> None:
@@ -96,23 +91,17 @@ def card(answer: Weighed, verdict: Verdict) -> None:
             if verdict.layout is not None and verdict.layout != answer.report.scenario.layout:
                 use = partial(use_layout, answer, verdict.gpu, verdict.layout)
                 st.button(say("Use this"), key=f"fewest_{verdict.gpu}", type="tertiary", on_click=use)
-        reasons = partial(why, answer, verdict, ServingDerivations(answer, gpu).verdict)
-        derivation(f"verdict_{gpu.id}", gpu.name, partial(paper.derivation_with_link, answer, "verdict", reasons))
+        derivation(f"verdict_{gpu.id}", gpu.name, partial(why, answer, verdict))
 
 
-def why(answer: Weighed, verdict: Verdict, lines: Callable[[], None]) -> None:
-    """Reason of the verdict, limits of the card, and the derivation."""
+def why(answer: Weighed, verdict: Verdict) -> None:
+    """Reason of the verdict, limits of the card, requirements of the engine, and the derivation."""
+    gpu = find_gpu(verdict.gpu)
     paragraph(verdict.reason)
-    for sentence in notes(answer, verdict):
-        st.caption(f":material/info: {words.capitalized(say(sentence))}")
-    lines()
-
-
-def notes(answer: Weighed, verdict: Verdict) -> Iterable[Message]:
-    """Limits of the card, and requirements of the engine."""
-    engine = answer.serving.engine.support
-    remark = None if verdict.verdict == "does not run" else note(find_gpu(verdict.gpu), engine)
-    return verdict.notes if remark is None else (*verdict.notes, remark)
+    remark = None if verdict.verdict == "does not run" else note(gpu, answer.serving.engine.support)
+    notes(verdict.notes if remark is None else (*verdict.notes, remark))
+    ServingDerivations(answer, gpu).verdict()
+    paper.link(answer, "verdict")
 
 
 def largest(verdict: Verdict, budget: KVBudget | None, made_for: int | None) -> list[str]:
@@ -127,20 +116,13 @@ def largest(verdict: Verdict, budget: KVBudget | None, made_for: int | None) -> 
     if budget is not None and budget.tokens:
         tokens, requests = budget.tokens, budget.concurrency
         lines.append(say("At start: {tokens:,} tokens, {requests:,.2f}x concurrency", tokens=tokens, requests=requests))
-    if (usd := price_of(verdict.gpu)) is not None:
-        lines.append(list_price(verdict.gpu, usd))
+    usd, cut = price_of(verdict.gpu), find_gpu(verdict.gpu).slice
+    if usd is not None and cut is not None:
+        sentence = "{price} per hour ({share:.0%} of the GPU's list price: the larger of the slice's shares)"
+        lines.append(say(sentence, price=words.dollars(usd), share=cut.share))
+    elif usd is not None:
+        lines.append(say("{price} per GPU-hour (list price)", price=words.dollars(usd)))
     return lines
-
-
-def list_price(gpu: str, usd: float) -> str:
-    """The price by the hour; of a MIG slice with the share of the GPU's that it is."""
-    if (cut := find_gpu(gpu).slice) is None:
-        return say("{price} per GPU-hour (list price)", price=words.dollars(usd))
-    return say(
-        "{price} per hour ({share:.0%} of the GPU's list price: the larger of the slice's shares)",
-        price=words.dollars(usd),
-        share=cut.share,
-    )
 
 
 def fewest(verdict: Verdict) -> str:

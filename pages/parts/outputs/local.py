@@ -77,17 +77,13 @@ def best(answer: LocalAnswer) -> None:
 def files(answer: LocalAnswer) -> None:
     """Every file, the largest first; a click on a row is what the commands below are for."""
     repository = answer.model.published.hub is not None and bool(answer.model.published.hub.gguf_files)
-    st.caption(
-        say(
-            "The files of the repository at {context:,} tokens of context, {kv} cache. Click a row for its commands.",
-            **choices(answer),
-        )
+    caption(
+        "The files of the repository at {context:,} tokens of context, {kv} cache. Click a row for its commands."
         if repository
-        else say(
-            "Files that llama.cpp makes of this model, at {context:,} tokens of context, {kv} cache. Click a row for "
-            "its commands.",
-            **choices(answer),
-        )
+        else "Files that llama.cpp makes of this model, at {context:,} tokens of context, {kv} cache. Click a row for "
+        "its commands.",
+        context=answer.workload.context,
+        kv="f16" if answer.kv == "bf16" else answer.kv,
     )
     most = tables.in_sight("local_columns", DECISIVE)
     lines, id = answer.files, lambda row: identifier(row.name)
@@ -97,11 +93,6 @@ def files(answer: LocalAnswer) -> None:
             "≈ A mix of the publisher's own, such as UD-Q4_K_XL, or one of llama.cpp's in name but not in size: "
             "types, memory and speed are those of the mix of that name, else of the nearest in size."
         )
-
-
-def choices(answer: LocalAnswer) -> dict[str, Any]:
-    kv = "f16" if answer.kv == "bf16" else answer.kv
-    return {"context": answer.workload.context, "kv": kv}
 
 
 def file_columns(answer: LocalAnswer) -> list[Column]:

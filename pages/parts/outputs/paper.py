@@ -3,7 +3,7 @@ in the reader's language: one text for the page and for files."""
 
 import json
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from html import escape
 from typing import Any
 
@@ -123,12 +123,6 @@ look();
 """Looks again for some seconds, for what stands above still grows when the page arrives, until the reader moves."""
 
 
-def derivation_with_link(answer: Answer, to: Anchor, draw_lines: Callable[[], None]) -> None:
-    """The derivation of a figure, and the way to its place on paper."""
-    draw_lines()
-    link(answer, to)
-
-
 def link(answer: Answer, to: Anchor) -> None:
     """The way to a place on paper."""
     url.way(answer.scenario.model_copy(update={"derive": to}), DERIVE, say("Step by step"), "edit_note")
@@ -154,12 +148,10 @@ def sides(step: Step) -> list[Formula]:
 
 def markdown_file(name: str, lead: str, sections: Iterable[Section]) -> str:
     """A whole file: title, what it says first, sections."""
-    return "\n\n".join([f"# {name}", lead, *map(markdown, sections)]) + "\n"
-
-
-def markdown(section: Section) -> str:
-    """A section with its title."""
-    return "\n\n".join([f"## {title(section)}", *map(markdown_item, section.items)])
+    parts = [f"# {name}", lead]
+    for section in sections:
+        parts += [f"## {title(section)}", *map(markdown_item, section.items)]
+    return "\n\n".join(parts) + "\n"
 
 
 def markdown_item(item: Item) -> str:
@@ -228,18 +220,16 @@ def html_page(name: str, lead: str, sections: Iterable[Section]) -> str:
     """A whole file: title, what it says first, contents, sections."""
     sections = list(sections)
     contents = "".join(f'<li><a href="#{section.anchor}">{escape(title(section))}</a></li>' for section in sections)
-    body = "\n".join(map(html_section, sections))
+    body = "\n".join(
+        "\n".join([f'<h2 id="{section.anchor}">{escape(title(section))}</h2>', *map(html_item, section.items)])
+        for section in sections
+    )
     return (
         f'<!DOCTYPE html>\n<html lang="{words.language()}">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>{escape(name)}</title>\n'
         f"<style>{STYLE}</style>\n</head>\n<body>\n<h1>{escape(name)}</h1>\n<p>{html_text(lead)}</p>\n<nav><ol>{contents}</ol></nav>\n"
         f"{body}\n</body>\n</html>\n"
     )
-
-
-def html_section(section: Section) -> str:
-    items = "\n".join(map(html_item, section.items))
-    return f'<h2 id="{section.anchor}">{escape(title(section))}</h2>\n{items}'
 
 
 def html_item(item: Item) -> str:

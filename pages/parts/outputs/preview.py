@@ -2,7 +2,6 @@
 and the way from what a page shows no more. A browser gets its title from the page itself; over https it says what it
 fetches, and no program does."""
 
-from collections.abc import Callable, Mapping
 from contextvars import copy_context
 from functools import partial
 from html import escape
@@ -15,16 +14,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pages.parts import words
 from pages.parts.limits import ANSWERED
-from pages.parts.outputs.findings import ALONE, alone, plain, title
+from pages.parts.outputs.findings import ALONE, SHOWN, alone, plain, title
 from pages.parts.state import query, session
-from pages.parts.state.compared import compared_anew
-from pages.parts.state.local import local_answer
-from pages.parts.state.planned import planned, training_planned
-from pages.parts.state.published import published
+from pages.parts.state.published import is_preset, published
 from pages.parts.state.query import Page
 from pages.parts.state.scenario import Scenario, Source
-from pages.parts.state.shared import shared
-from pages.parts.state.weighed import Answer, attended, looked, quantized, trained, weighed
 from presets import models
 
 BROWSER = "sec-fetch-dest"
@@ -79,42 +73,22 @@ def headline(page: Page, params: dict[str, str]) -> str:
     if "pasted" in params or not query.shareable(params):
         return NAME
     try:
-        if not is_known(Source.model_validate(source)) or "revision" in params:
+        if not is_preset(Source.model_validate(source)) or "revision" in params:
             return NAME
     except ValueError:
         return NAME
     page = query.moved(page, params) or page
     question = {name: text for name, text in params.items() if name != "lang"}
     scenario, _ = query.decode(question, page, Scenario(), lambda chosen: published(chosen).settings or {})
-    if page == query.COMPARE and not all(is_known(other.source) for other in scenario.comparison.others):
+    if page == query.COMPARE and not all(is_preset(other.source) for other in scenario.comparison.others):
         return NAME
     if page == query.TOGETHER and not all(other.model in models() for other in scenario.sharing.share_with):
         return NAME
-    if page in ALONE or page == query.GLOSSARY:
+    if page in ALONE:
         return f"{plain(alone(scenario, page).sentence)} · {NAME}"
-    return title(ANSWERS.get(page, looked)(scenario), page)
+    return title(SHOWN[page].calculate(scenario), page)
 
 
-def is_known(source: Source) -> bool:
-    """Whether it is a preset as it is."""
-    return source.model in models() and source.revision is None and source.pasted is None
-
-
-ANSWERS: Mapping[Page, Callable[[Scenario], Answer]] = {
-    query.WEIGH: weighed,
-    query.TRAIN: trained,
-    query.PLAN: planned,
-    query.TRAIN_PLAN: training_planned,
-    query.MACHINE: local_answer,
-    query.DERIVE: weighed,
-    query.DESIGN: weighed,
-    query.ATTENTION: attended,
-    query.COMPARE: compared_anew,
-    query.STEPS: trained,
-    query.TOGETHER: shared,
-    query.QUANTIZE: quantized,
-}
-"""Calculation of each page; the others look at the model alone."""
 NAME = "Weighbridge"
 
 

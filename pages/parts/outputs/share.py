@@ -1,8 +1,7 @@
 """Finding of a page with its weighbridge; ways out of it: links, files, what is kept to be compared, the command that
 starts it, a frame for a web page, a badge for a README; and three questions for those who come for the first time."""
 
-from collections.abc import Iterator, Sized
-from contextlib import contextmanager
+from collections.abc import Sized
 from functools import partial
 from html import escape
 from typing import Any
@@ -50,8 +49,8 @@ SCALE = scripts.element("weighbridge_scale", "scale.js")
 
 
 def header(answer: Answer, page: Page, with_layout: Answer) -> None:
-    """Finding of the page, with the scale next to it; below, links and downloads of what is on screen. The link is
-    that of the question, which may be refused."""
+    """Finding of the page, with the scale next to it; below, links and downloads of what is on screen, and each slider
+    that differs, and from what. The link is that of the question, which may be refused."""
     result, weight = findings.heading(answer, page), findings.load(answer, page)
     with st.container(horizontal=True, vertical_alignment="center", key="finding"):
         with st.container(gap="small", key="finding_words"):
@@ -62,7 +61,9 @@ def header(answer: Answer, page: Page, with_layout: Answer) -> None:
         if weight is not None:
             scale(weight)
     below = st.empty()  # what comes after it keeps its place, and the browser what it has drawn there
-    if changes := list(changed(answer)):
+    before = answer.model.published.settings or {}
+    changes = [moved(name, before.get(name), now) for name, now in answer.scenario.overrides.items()]
+    if changes:
         below.caption(say("Changed: {changes}", changes=listed(changes)))
     elif page == WEIGH:
         examples(below)
@@ -77,18 +78,12 @@ def actions(answer: Answer, page: Page, with_layout: Answer) -> None:
                 partial(answer.download.model_dump_json, indent=1),
             )
             download(say("Report"), "download", file, "application/json", text, type="tertiary")
-        ways_out(answer, page)
+        if answer.error is None:
+            ways_out(answer.scenario, page, answer if isinstance(answer, Weighed | Trained) else None)
         if page not in (COMPARE, STEPS):
             keep(with_layout)
             ways_to_compare(with_layout.scenario)
         languages()
-
-
-def changed(answer: Answer) -> Iterator[str]:
-    """Each slider that differs, and from what."""
-    before = answer.model.published.settings or {}
-    for name, now in answer.scenario.overrides.items():
-        yield moved(name, before.get(name), now)
 
 
 def languages() -> None:
@@ -99,33 +94,25 @@ def languages() -> None:
 
 
 def copy_link(answer: Answer, page: Page) -> None:
+    """Button with a toast once the link is copied; where a browser forbids that, the link to be copied by hand."""
     address = link(answer.scenario, page)
-    if address is not None:
-        copy_button(say("Copy link"), address, say("Link copied. Whoever opens it sees the same numbers."))
+    if address is None:
+        with st.popover(say("Copy link"), icon=":material/link:", type="tertiary"):
+            caption("This config is too long for a link. Share the file instead.")
+            download("config.json", "config", "config.json", "application/json", config_file(answer.model.config or {}))
         return
-    with st.popover(say("Copy link"), icon=":material/link:", type="tertiary"):
-        caption("This config is too long for a link. Share the file instead.")
-        download("config.json", "config", "config.json", "application/json", config_file(answer.model.config or {}))
-
-
-def nothing() -> None:
-    """A click is asked about in the run that it starts."""
-
-
-def copy_button(label: str, text: str, done: str) -> None:
-    """Button with a toast once the text is copied; where a browser forbids that, the text to be copied by hand."""
     clicked = BUTTON(
         key="copy",
-        data={"label": label, "text": text},
-        on_copied_change=nothing,
-        on_refused_change=nothing,
+        data={"label": say("Copy link"), "text": address},
+        on_copied_change=lambda: None,  # it is asked about in the run that it starts
+        on_refused_change=lambda: None,
         width="content",
         height="content",
     )
     if clicked.copied:
-        st.toast(done, icon=":material/check:")
+        st.toast(say("Link copied. Whoever opens it sees the same numbers."), icon=":material/check:")
     if clicked.refused:
-        st.code(text, language=None, wrap_lines=True)
+        st.code(address, language=None, wrap_lines=True)
 
 
 def examples(place: Any) -> None:
@@ -209,63 +196,56 @@ BADGE = "https://img.shields.io/badge"
 LOOK = 'width="100%" height="900" style="border:0" loading="lazy"'
 
 
-def ways_out(answer: Answer, page: Page) -> None:
-    """Made when it is opened."""
-    if answer.error is not None:
-        return
-    if not isinstance(answer, Weighed | Trained):
-        for_programs(answer.scenario, page)
-        return
-    with popover(say("Launch, embed, API")) as is_open:
-        if is_open:
-            commands(answer)
-            programs(answer.scenario, page)
+def ways_out(scenario: Scenario, page: Page, answer: Weighed | Trained | None = None) -> None:
+    """The address of a page's answer for programs, and of one on serving or training its commands, a frame and a badge:
+    made when it is opened."""
+    with st.popover(
+        say("API") if answer is None else say("Launch, embed, API"),
+        type="tertiary",
+        icon=":material/terminal:",
+        width="content",
+        key="carry",
+        on_change="rerun",
+    ) as container:
+        if not container.open:
+            return
+        for title, launch in () if answer is None else launches(answer):
+            st.markdown(f"**{title}**")
+            started(launch)
+        program = program_link(scenario, page)
+        if program is not None:
+            paragraph("**For programs**, as JSON")
+            st.code(f"curl '{program}'", language="bash", wrap_lines=True)
+            st.link_button(say("Open it"), program, icon=":material/data_object:", type="tertiary")
+        if answer is not None:
             embedding(answer, page)
 
 
-def for_programs(scenario: Scenario, page: Page) -> None:
-    """The address of a page's answer for programs alone."""
-    with popover(say("API")) as is_open:
-        if is_open:
-            programs(scenario, page)
-
-
-@contextmanager
-def popover(label: str) -> Iterator[bool]:
-    """A popover that says whether it is open."""
-    with st.popover(
-        label, type="tertiary", icon=":material/terminal:", width="content", key="carry", on_change="rerun"
-    ) as container:
-        yield bool(container.open)
-
-
-def commands(answer: Weighed | Trained) -> None:
-    """Command lines with this layout."""
-    for title, launch in launches(answer):
-        st.markdown(f"**{title}**")
-        st.code(launch.text, language="bash")
-        for note in launch.notes:
-            caption(note)
+def started(launch: Launch) -> None:
+    """A command, and what it can't say."""
+    st.code(launch.text, language="bash")
+    for note in launch.notes:
+        caption(note)
 
 
 def launches(answer: Weighed | Trained) -> list[tuple[str, Launch]]:
     """Commands by the name of their tool, with the flags with which it fits."""
+    model = answer.model.served(answer.scenario)
     if isinstance(answer, Trained):
         step = answer.report.scenario
-        started = objective_launches(model_in_command(answer), step, answer.scenario.training.teacher)
-        return list(started.items()) or [
+        by_trainer = objective_launches(model, step, answer.scenario.training.teacher)
+        return list(by_trainer.items()) or [
             ("accelerate", accelerate(step.workload, step.recipe, step.layout)),
             ("torchrun", torchrun(step.layout)),
         ]
     scenario, focus = answer.report.scenario, answer.focus
     engine = answer.scenario.serving.started()
     work = scenario.workload
-    server = model_in_command(answer), scenario.precision, scenario.layout, work.context, work.batch
+    server = model, scenario.precision, scenario.layout, work.context, work.batch
     launch = engine.launch(ServerStart(*server, sparse=bool(answer.architecture.experts)))
     title = ENGINES[scenario.engine].title
     if launch is None:
-        name = model_in_command(answer)
-        python = f'model = AutoModelForCausalLM.from_pretrained("{name}", dtype="auto", device_map="auto")'
+        python = f'model = AutoModelForCausalLM.from_pretrained("{model}", dtype="auto", device_map="auto")'
         return [(title, Launch(words=("python", "-c", f"from transformers import AutoModelForCausalLM; {python}")))]
     launch = of_changed(answer, launch)
     return [(title, launch.with_flags(focus.flags if focus is not None else ()))]
@@ -277,20 +257,6 @@ def of_changed(answer: Answer, launch: Launch) -> Launch:
         return launch
     note = Message("The sliders have changed the model: this starts one of your own, saved in {place}.", place=LOCAL)
     return launch.model_copy(update={"notes": (note, *launch.notes)})
-
-
-def model_in_command(answer: Answer) -> str:
-    """Model in the command."""
-    return answer.model.served(answer.scenario)
-
-
-def programs(scenario: Scenario, page: Page) -> None:
-    """The address of the same answer for programs."""
-    program = program_link(scenario, page)
-    if program is not None:
-        paragraph("**For programs**, as JSON")
-        st.code(f"curl '{program}'", language="bash", wrap_lines=True)
-        st.link_button(say("Open it"), program, icon=":material/data_object:", type="tertiary")
 
 
 def embedding(answer: Weighed | Trained, page: Page) -> None:

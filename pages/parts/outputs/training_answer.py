@@ -1,7 +1,7 @@
 """The answer on Train: one sentence, one bar of one GPU, which GPU does, what makes it fit, and what each technique
 saves; the step's numbers, one card for each GPU, and the phases."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, get_args
 
@@ -18,12 +18,12 @@ from pages.parts.inputs.control import drawer
 from pages.parts.outputs import charts, plot
 from pages.parts.outputs.answer import details
 from pages.parts.outputs.bar import bar
-from pages.parts.outputs.cards import BADGES, head, headroom, limit, most
+from pages.parts.outputs.cards import BADGES, head, headroom, limit, most, no_gpu, notes
 from pages.parts.outputs.charts import peak_of
 from pages.parts.outputs.derivations import ModelDerivations, TrainingDerivations, derivation, figures, overhead
 from pages.parts.outputs.gpu_rows import MARKS, cards_or_table, verdict_table
 from pages.parts.outputs.tables import Column
-from pages.parts.screen import alert, caption, paragraph, quiet_button, small_table
+from pages.parts.screen import caption, paragraph, quiet_button, small_table
 from pages.parts.state.scenario import places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Trained
@@ -36,9 +36,11 @@ FEW_GPUS = (1, 2, 4, 8)
 def draw(answer: Trained) -> None:
     focus, report = answer.focus, answer.report
     if focus is None:
-        alert("info", "memory", "No GPU is chosen: choose one above to see whether it fits.")
+        no_gpu()
         return
-    details(report.verdicts, focus, spelled(report.scenario.layout), room(focus) if focus.verdict == "fits" else None)
+    sentence = "Room for a micro-batch of {batch}, or for sequences of {sequence} tokens."
+    room = say(sentence, batch=most(focus.max_micro_batch), sequence=most(focus.max_sequence))
+    details(report.verdicts, focus, spelled(report.scenario.layout), room if focus.verdict == "fits" else None)
     if (rollout := answer.rollout) is not None:
         generation(rollout, focus)
         if focus.verdict not in ("fits", "does not run"):
@@ -132,31 +134,24 @@ def spelled(layout: TrainingLayout) -> str:
     return ", ".join([*some, f"ZeRO-{layout.zero}"] if layout.zero else some)
 
 
-def room(focus: TrainingVerdict) -> str:
-    """Sentence on the largest micro-batch and sequence that there is room for."""
-    return say(
-        "Room for a micro-batch of {batch}, or for sequences of {sequence} tokens.",
-        batch=most(focus.max_micro_batch),
-        sequence=most(focus.max_sequence),
-    )
-
-
 def offers(answer: Trained, focus: TrainingVerdict) -> None:
     """The least changes on the same GPUs; more of them, with the least that has to change then; and the fewest."""
     assert answer.smaller is not None
     least, spread = answer.smaller.least, answer.more_gpus(focus)
     if least is not None:
-        offer(say("Apply the least that fits"), "least", least, said(least.what), kind="primary")
+        offer(say("Apply the least that fits"), "least", least, words.listed(least.what), kind="primary")
     ways = {} if spread is None else {spread.gpus: spread}
     for count in FEW_GPUS:
         way = answer.over_gpus(focus.gpu, count) if count > focus.gpus else None
         if way is not None:
             ways.setdefault(count, way)
     for count, way in sorted(ways.items()):
-        if count > focus.gpus:
-            offer(say("Use this"), f"over_{count}", way, on_gpus(way))
-            if not way.what:
-                break  # what fits as it is, fits on more
+        if count > focus.gpus and way.what:
+            what = say("{n:,} GPUs with ZeRO-3; {what}", n=way.gpus, what=words.listed(way.what))
+            offer(say("Use this"), f"over_{count}", way, what)
+        elif count > focus.gpus:
+            offer(say("Use this"), f"over_{count}", way, say("{n:,} GPUs with ZeRO-3", n=way.gpus))
+            break  # what fits as it is, fits on more
     if least is None and not ways and answer.rollout is None:
         caption("No change here makes it fit, nor do 1,024 of these GPUs: tensor or pipeline parallel may.")
 
@@ -169,19 +164,14 @@ def offer(label: str, key: str, together: Together, what: str, kind: Any = "seco
         )
 
 
-def said(what: Iterable[Message]) -> str:
-    return words.listed(say(part) for part in what)
-
-
-def on_gpus(spread: Together) -> str:
-    """So many GPUs, and what has to change besides."""
-    if not spread.what:
-        return say("{n:,} GPUs with ZeRO-3", n=spread.gpus)
-    return say("{n:,} GPUs with ZeRO-3; {what}", n=spread.gpus, what=said(spread.what))
-
-
 def by_number(answer: Trained) -> None:
     """A row a GPU, a column a number of them: whether it fits, or with which changes."""
+
+    def cell(way: Together | None) -> str:
+        if way is None:
+            return "✗"
+        return f"✓ {words.listed(way.what)}" if way.what else "✓"
+
     head = [say("GPU"), *(f"{count}\u00a0×" for count in FEW_GPUS)]
     rows = [
         [find_gpu(verdict.gpu).name, *(cell(answer.over_gpus(verdict.gpu, count)) for count in FEW_GPUS)]
@@ -191,13 +181,6 @@ def by_number(answer: Trained) -> None:
         "Over several GPUs all that belongs to weights is sharded (ZeRO-3); a cell names the least that has to change."
     )
     small_table(head, rows, numbers=0)
-
-
-def cell(way: Together | None) -> str:
-    """Whether it fits, or what has to change for that."""
-    if way is None:
-        return "✗"
-    return f"✓ {said(way.what)}" if way.what else "✓"
 
 
 def levers(answer: Trained) -> None:
@@ -315,7 +298,7 @@ def gpu_card(answer: Trained, verdict: TrainingVerdict) -> None:
         st.markdown(headroom(verdict))
         st.markdown("  \n".join(lines))
         caption(verdict.reason)
-        notes(verdict)
+        notes(verdict.notes)
         reasons(answer, verdict)
 
 
@@ -324,13 +307,7 @@ def only_gpu(answer: Trained, verdict: TrainingVerdict) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"card_{verdict.gpu}"):
         st.markdown(fewest_sharded(answer, verdict), width="content")
         reasons(answer, verdict)
-    notes(verdict)
-
-
-def notes(verdict: TrainingVerdict) -> None:
-    """Limits of the card."""
-    for sentence in verdict.notes:
-        st.caption(f":material/info: {words.capitalized(say(sentence))}")
+    notes(verdict.notes)
 
 
 def reasons(answer: Trained, verdict: TrainingVerdict) -> None:
@@ -350,7 +327,7 @@ def table(answer: Trained) -> None:
         return verdict.min_gpus if (way := spread[verdict.gpu]) is None else way.gpus
 
     def changes(verdict: TrainingVerdict) -> str | None:
-        return None if (way := spread[verdict.gpu]) is None else said(way.what)
+        return None if (way := spread[verdict.gpu]) is None else words.listed(way.what)
 
     columns = [
         Column(say("GPU"), lambda verdict: find_gpu(verdict.gpu).name),
@@ -376,4 +353,4 @@ def fewest_sharded(answer: Trained, verdict: TrainingVerdict) -> str:
         return say("Min. GPUs (ZeRO-3): **none**")
     if spread is None:
         return say("Min. GPUs (ZeRO-3): **none**; tensor or pipeline parallel may do")
-    return say("Min. GPUs (ZeRO-3): **{n:,}**, with: {what}", n=spread.gpus, what=said(spread.what))
+    return say("Min. GPUs (ZeRO-3): **{n:,}**, with: {what}", n=spread.gpus, what=words.listed(spread.what))

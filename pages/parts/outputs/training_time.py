@@ -5,7 +5,7 @@ from functools import partial
 
 import streamlit as st
 
-from calc import Objective
+from calc import GPU, Objective
 from calc.errors import ConfigError, Message
 from calc.hardware import find_gpu
 from calc.time import GpuDivision, ObjectiveSpeed, StepOperation, TrainingSpeed, step_operations
@@ -143,23 +143,21 @@ def division(row: GpuDivision) -> tuple[str, ...]:
 
 def other_losses(answer: Trained) -> None:
     """Table in a drawer, weighed when it is opened; nothing where the loss is transformers' own or no GPU is chosen."""
-    if answer.training.objective is None or answer.focus is None:
+    own = answer.training.objective
+    if own is None or answer.focus is None:
         return
     with drawer(say("The same step with other losses"), "by_method", icon=":material/compare_arrows:") as is_open:
         if is_open:
             caption("Prompt, completion, micro-batch and all else as it is; the update alone, without an engine.")
             head = [say("Training objective"), say("Memory per GPU"), say("Time"), say("Verdict")]
-            rows = [row for name in METHODS if (row := method_row(answer, name)) is not None]
+            gpu = find_gpu(answer.focus.gpu)
+            rows = [row for name in METHODS if (row := method_row(answer, own, name, gpu)) is not None]
             small_table(head, rows, numbers=2)
 
 
-def method_row(answer: Trained, name: MethodName) -> tuple[str, ...] | None:
+def method_row(answer: Trained, own: Objective, name: MethodName, gpu: GPU) -> tuple[str, ...] | None:
     """One loss; None where the step can't be made with it."""
-    assert answer.focus is not None
-    assert answer.training.objective is not None
-    now, gpu = answer.training, find_gpu(answer.focus.gpu)
-    own = now.objective
-    assert own is not None
+    now = answer.training
     objective = own if own.method == name else Objective(method=name, prompt=own.prompt, completion=own.completion)
     try:
         step = Training(now.base, now.scenario.model_copy(update={"objective": objective}))

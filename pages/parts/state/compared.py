@@ -1,21 +1,25 @@
 """Models and training steps side by side: the one on screen first, then the others under the same workload and engine,
-or on the same GPUs."""
+or on the same GPUs; and several models that share GPUs: the one on screen starts first, then its neighbours in their
+order."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
 import streamlit as st
 
-from calc import GPU, ConfigError, Memory, Precision, Report
-from calc.errors import Message
+from calc import GPU, ConfigError, Layout, Memory, Precision, Report
+from calc.errors import Message, shown
+from calc.options import checked
+from calc.serving.engines import ENGINES
+from calc.serving.shared_gpus import Neighbour, Server, SharedGPUs, share_gpus
 from calc.time import ComparedStep, Reply, StepComparison, compared_steps
 from pages.parts.state.published import Published, published
 from pages.parts.state.query import KEPT_STEP, decode, encode
 from pages.parts.state.scenario import LONGEST_STEP, MOST_OTHERS, Configuration, Scenario, Source, places
 from pages.parts.state.url import add
-from pages.parts.state.weighed import Trained, Weighed, changed, trained, weighed
+from pages.parts.state.weighed import Answer, Model, Trained, Weighed, answered, changed, read, trained, weighed
 
 LETTERS = "ABCDEF"
 
@@ -86,26 +90,24 @@ def compared(scenario: Scenario) -> Compared:
     return Compared(scenario, first.model, first.error, first.result, first.laid_out, tuple(columns))
 
 
-def compared_anew(scenario: Scenario) -> Compared:
+def compared_anew(scenario: Scenario, model: Model | None = None) -> Compared:
     """All configurations, weighed, which no session keeps; without how fast they answer."""
-    first = weighed(scenario)
+    first = weighed(scenario, model)
     others = zip(LETTERS[1:], scenario.comparison.others, strict=False)
-    columns = (
-        Column(LETTERS[0], first),
-        *(Column(letter, weighed(other.within(scenario)), other) for letter, other in others),
-    )
-    return Compared(scenario, first.model, first.error, first.result, first.laid_out, columns)
+    columns = [Column(letter, weighed(other.within(scenario)), other) for letter, other in others]
+    with_first = (Column(LETTERS[0], first), *columns)
+    return Compared(scenario, first.model, first.error, first.result, first.laid_out, with_first)
 
 
-def add_current(shown: Precision) -> None:
+def add_current(formats: Precision) -> None:
     """The model on screen with its changes and formats, which stay as they are when the sliders move on; for
     callbacks."""
     scenario: Scenario = st.session_state.scenario
     current = {
         "source": scenario.source,
         "overrides": tuple(scenario.overrides.items()),
-        "weights": shown.weights,
-        "kv": shown.kv,
+        "weights": formats.weights,
+        "kv": formats.kv,
     }
     add(places(("comparison",))["with"], Configuration.model_validate(current), MOST_OTHERS)
 
@@ -185,3 +187,53 @@ def can_keep(scenario: Scenario) -> bool:
 def keep(scenario: Scenario) -> None:
     """The step as it is under the next letter; for callbacks."""
     add(places(("comparison",))["steps"], step_query(scenario), MOST_OTHERS)
+
+
+@dataclass(frozen=True)
+class Shared(Answer):
+    """The servers on each of the chosen GPUs."""
+
+    results: tuple[SharedGPUs, ...] = ()
+
+    @property
+    def download(self) -> SharedGPUs | None:
+        return self.focus
+
+    @property
+    def focus(self) -> SharedGPUs | None:
+        """The GPU that the figures are of: the smallest that holds all of them; else the one that holds most, and of
+        those the largest."""
+        holding = [result for result in self.results if result.fits]
+        if holding:
+            return min(holding, key=lambda result: result.usable)
+        return max(self.results, key=lambda result: (result.started, result.usable), default=None)
+
+
+def shared(scenario: Scenario) -> Shared:
+    """The models that the session has read."""
+    return shared_by(scenario, read(scenario), published)
+
+
+def shared_by(scenario: Scenario, model: Model, about: Callable[[Source], Published]) -> Shared:
+    """A model and its neighbours on each of the chosen GPUs. `about` reads a neighbour."""
+    choice = scenario.serving
+
+    def compute() -> Mapping[str, Any]:
+        engine, workload = choice.started(), checked(choice.workload)
+        formats, named = (choice.weights, choice.kv), (model.identifier(scenario), model.config or {})
+        first = Server(*named, engine, workload, *formats, served=model.served(scenario))
+        servers = [first, *(server(other, choice.engine, about) for other in scenario.sharing.share_with)]
+        layout = choice.by_hand or Layout(tp=choice.num_gpus or 1)
+        how = layout, scenario.overhead, scenario.sharing.sleep_level
+        return {"results": tuple(share_gpus(servers, gpu, *how) for gpu in scenario.chosen_gpus())}
+
+    return answered(Shared, scenario, model, compute)
+
+
+def server(other: Neighbour, engine: str, about: Callable[[Source], Published]) -> Server:
+    """A neighbour's server, with the engine's defaults. Raises ConfigError."""
+    known = about(Source(model=other.model))
+    if known.error is not None or known.config is None:
+        why = Message("it can't be read") if known.error is None else known.error.message
+        raise ConfigError(Message("{name}: {why}", name=shown(other.model), why=why), "share_with")
+    return Server(other.model, known.config, ENGINES[engine](), other.workload, other.weights)

@@ -35,7 +35,7 @@ from calc.time import (
 from calc.training import RECIPES, TrainingWorkload
 from pages.parts.state.scenario import PlanChoice, Scenario, ServingChoice, TrainingChoice, usual_gpus
 from pages.parts.state.session import latest
-from pages.parts.state.weighed import Answer, Model, answered, looked, read
+from pages.parts.state.weighed import Answer, Model, answered, read
 from presets import gpus
 
 SHOWN = 40
@@ -211,47 +211,46 @@ def weigh(answer: Planned, plan: Plan) -> Scenario:
 class TrainingPlanned(Answer):
     """The answer of the page of training plans."""
 
+    result: TrainingPlanReport | None = None
+
     @property
     def report(self) -> TrainingPlanReport:
-        """Raises ConfigError where no layout divides what is asked for."""
-        of = self.scenario
-        key = (of.source, of.overrides, of.gpu, of.planning, of.efficiencies)
-        return latest("training_plans", key, lambda: planned_training(of, self.model))
+        assert self.result is not None
+        return self.result
 
     def speed(self, plan: TrainingPlan) -> TrainingSpeed:
         """Speed of a plan's step."""
-        planning = self.scenario.planning
+        planning, shares = self.scenario.planning, self.scenario.efficiencies
         return training_speed(
             self.architecture,
             workload_of(self.scenario, plan),
             RECIPES[planning.recipe],
             plan.layout,
             find_gpu(plan.gpu),
-            edits=self.scenario.efficiencies.edits,
-            node=self.scenario.efficiencies.node,
+            edits=shares.edits,
+            node=shares.node,
         )
 
 
-def planned_training(scenario: Scenario, model: Model) -> TrainingPlanReport:
-    """Plans of a training run. Raises ConfigError where no layout divides what is asked for."""
-    planning = scenario.planning
-    return training_plan_report(
-        model.config or {},
-        checked(planning.run),
-        gpus=training_candidates(scenario),
-        model=model.identifier(scenario),
-        work=TrainingWorkload(sequence=planning.sequence, optimizer=planning.optimizer),
-        recipe=RECIPES[planning.recipe],
-        node=scenario.efficiencies.node,
-        prices=planning.prices,
-        edits=scenario.efficiencies.edits,
-    )
+def training_planned(scenario: Scenario, model: Model | None = None) -> TrainingPlanned:
+    """Plans of a training run of the model, by default the session's, which it remembers."""
+    model, planning = model or read(scenario), scenario.planning
+    key = (scenario.source, scenario.overrides, scenario.gpu, planning, scenario.efficiencies)
 
+    def search() -> TrainingPlanReport:
+        return training_plan_report(
+            model.config or {},
+            checked(planning.run),
+            gpus=training_candidates(scenario),
+            model=model.identifier(scenario),
+            work=TrainingWorkload(sequence=planning.sequence, optimizer=planning.optimizer),
+            recipe=RECIPES[planning.recipe],
+            node=scenario.efficiencies.node,
+            prices=planning.prices,
+            edits=scenario.efficiencies.edits,
+        )
 
-def training_planned(scenario: Scenario) -> TrainingPlanned:
-    """The model alone; plans are searched when they are drawn, and kept by the session."""
-    answer = looked(scenario)
-    return TrainingPlanned(scenario, answer.model, answer.error)
+    return answered(TrainingPlanned, scenario, model, lambda: {"result": latest("training_plans", key, search)})
 
 
 def training_candidates(scenario: Scenario) -> list[GPU]:

@@ -68,15 +68,12 @@ class Page:
     answers_time: bool = False
     """Whether the answer for programs has times, which shares of peaks and nodes decide."""
 
-    def reads(self, place: Place, scenario: Scenario | None = None) -> bool:
-        """Whether a figure may depend on a field of what it uses: in a scenario's view, or in any."""
+    def answers(self, place: Place, scenario: Scenario | None = None) -> bool:
+        """Whether what programs get may depend on a field of what it uses: in a scenario's view, or in any."""
         is_map = scenario is not None and scenario.hardware.view != "roofline"
         unread = (*self.unread, *(self.of_roofline if is_map else ()))
-        return not any(place.path[: len(path)] == path for path in unread)
-
-    def answers(self, place: Place, scenario: Scenario | None = None) -> bool:
-        """Whether what programs get may depend on a field of what it uses."""
-        return self.reads(place, scenario) and (self.answers_time or place.path[0] != "efficiencies")
+        is_read = not any(place.path[: len(path)] == path for path in unread)
+        return is_read and (self.answers_time or place.path[0] != "efficiencies")
 
     @property
     def path(self) -> str:
