@@ -66,16 +66,16 @@ class ModelFile:
     def once(self, question: Hashable, answer: Callable[[], T]) -> T:
         """An answer about this file, worked out once; the one that is asked least goes where there are too many."""
         with self.changing:
-            known: T | None = self.answers.pop(question, None)
+            known: tuple[T] | None = self.answers.pop(question, None)
             if known is not None:
                 self.answers[question] = known
         if known is None:
-            known = answer()
+            known = (answer(),)
             with self.changing:
                 if len(self.answers) >= MOST_ANSWERS:
                     del self.answers[next(iter(self.answers))]
                 self.answers[question] = known
-        return known
+        return known[0]
 
 
 @lru_cache(maxsize=8)

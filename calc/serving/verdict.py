@@ -75,9 +75,10 @@ def judge(allocation: Allocation, serving: Serving, workload: Workload) -> Verdi
     fewest = None if word == "fits" and serving.layout.gpus == 1 else fewest_gpus(gpu, serving, workload)
     if word == "fits" and (fewest is None or fewest.gpus > serving.layout.gpus):
         fewest = serving.layout  # one, or more copies than the search lays out, which share sequences for stated blocks
-    by_memory, engine = max_context(allocation), allocation.serving.engine
+    by_memory, engine = agreeing(allocation, "context", max_context(allocation)), allocation.serving.engine
     engine = engine if changes is None else engine.with_options(**changes)
     on_host = engine.leaves_on_host(serving.architecture, serving.layout.gpus)
+    batch = agreeing(allocation, "batch", max_batch(allocation, copies=1))
     limits = [limit for limit in (by_memory, serving.architecture.max_positions) if limit is not None]
     return Verdict(
         gpu=gpu.id,
@@ -89,7 +90,7 @@ def judge(allocation: Allocation, serving: Serving, workload: Workload) -> Verdi
         spare=allocation.spare,
         max_context=min(limits) if limits else None,
         max_context_memory=by_memory,
-        max_batch=max_batch(allocation, serving.layout.dp),
+        max_batch=None if batch is None else batch * serving.layout.dp,
         min_gpus=None if fewest is None else fewest.gpus,
         layout=fewest,
         reason=reason(allocation),
@@ -188,6 +189,18 @@ def max_batch(allocation: Allocation, copies: int) -> int | None:
 
         largest_batch = once(allocation, allocation.workload.model_copy(update={"batch": MOST_BATCH}), search)
     return None if largest_batch == MOST_BATCH else largest_batch * copies
+
+
+def agreeing(allocation: Allocation, axis: Literal["context", "batch"], most: int | None) -> int | None:
+    """The largest amount, `most` by a search, that agrees with the verdict on the requested one. llama.cpp places a
+    pass of more sequences or tokens in other gaps (ggml-alloc.c), where it may take some megabytes less: an amount may
+    fit although a smaller one does not, and the search finds one of the limits."""
+    requested: int = getattr(allocation.workload, axis)
+    if allocation.sets_aside or (most is None or requested <= most) == allocation.surely_fits:
+        return most
+    if allocation.surely_fits:
+        return requested
+    return largest_near(lambda n: allocation.at(**{axis: n}).surely_fits, requested - 1, requested - 1)
 
 
 def once(allocation: Allocation, question: Hashable, answer: Callable[[], T]) -> T:

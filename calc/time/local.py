@@ -171,7 +171,9 @@ def run(
     *,
     longest: bool = True,
 ) -> LocalRun:
-    """A file on the machine, as much of it on GPUs as goes; `longest`: whether the longest sequences are sought too."""
+    """A file on the machine, as much of it on GPUs as goes; `longest`: whether the longest sequences are sought too.
+    Raises ConfigError where llama.cpp does not run the model."""
+    LlamaCpp(options).check(Question(architecture, precision))
     file = file_of(architecture, precision.weights, imatrix=precision.imatrix)
     rooms, gpus = room(computer), computer.gpus
     if file.bytes > sum(rooms.gpus) + computer.host_bytes:

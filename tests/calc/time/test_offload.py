@@ -3,7 +3,7 @@
 import pytest
 
 from benchmarks.accuracy.offload import compared, predicted
-from calc import Architecture, Layout, Overhead, Precision, Workload, report
+from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload, report
 from calc.hardware.computer import Computer
 from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
@@ -165,3 +165,21 @@ def test_states_pass_from_gpu_to_gpu_in_32_bits():
         for n in (1, 513)
     )
     assert long - short == pytest.approx(2 * 512 * 4096 * 4 / on.link)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence"),
+    [
+        ("BAAI/bge-m3", "makes a vector or scores"),
+        ("google/recurrentgemma-2b", "does not read recurrent_gemma"),
+        ("Zyphra/Zamba2-2.7B", "does not read zamba2"),
+        ("moonshotai/Kimi-K3", "not known here"),
+    ],
+)
+def test_a_model_that_llama_cpp_does_not_run_is_refused(name, sentence):
+    """With the engine's sentence, on whatever machine: some were a file without room, others no sentence at all."""
+    architecture, options = Architecture.from_config(models()[name].config), LlamaCppOptions()
+    with pytest.raises(ConfigError, match=sentence):
+        run(architecture, Precision(weights="Q4_K_M"), Computer(), Workload(), options)
+    with pytest.raises(ConfigError, match=sentence):
+        best_file(architecture, Computer(), Workload(), options, Precision())

@@ -4,8 +4,9 @@ Source: llama-context.cpp (llama_context::llama_context), llama-kv-cache.cpp, ll
 llama-memory-recurrent.cpp, llama-hparams.cpp (n_embd_r, n_embd_s); llama.cpp 0c1e57098.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from calc.formats.gguf_file import BLOCKS
 from calc.model.architecture import Architecture
@@ -100,20 +101,23 @@ class ContextSizes:
         return (1, self.tokens, self.outputs, self.sequences, cells * self.streams, self.tokens * cells)[per]
 
 
-@dataclass(frozen=True, slots=True)
-class CacheTensor:
+class CacheTensor(NamedTuple):
     """One tensor of the cache of a layer: rows of a type."""
 
+    type: str
     width: int
     per: int
-    copies: int
-    type: str
+    window: int | None = None  # of the layer
+    copies: int = 1
 
     @property
     def each(self) -> int:
         """Bytes of a row."""
         block, size = BLOCKS[self.type]
         return self.copies * self.width // block * size
+
+    def nbytes(self, context: ContextSizes) -> int:
+        return self.each * context.count(self.per, self.window)
 
 
 def window_of(mixer: Mixer, model: Architecture) -> int | None:
@@ -127,18 +131,9 @@ def cache_tensors(model: Architecture, mixer: Mixer, context: ContextSizes) -> I
     if context.transposed and len(widths) > 1:
         widths[1] = max(widths[1], widest_value(model))
     for width, kind in zip(widths, (context.type_k, context.type_v), strict=False):
-        yield CacheTensor(width, CELL, 1, kind)
+        yield CacheTensor(kind, width, CELL, window_of(mixer, model))
     for width in filter(None, mixer.state_widths()):
-        yield CacheTensor(width, SEQUENCE, 1 + context.rollback, "f32")
-
-
-def layer_cache(
-    model: Architecture, mixers: Sequence[Mixer], context: ContextSizes
-) -> Iterator[tuple[CacheTensor, int]]:
-    """Tensors of the cache of a layer with such mixers, and their bytes."""
-    for mixer in mixers:
-        for tensor in cache_tensors(model, mixer, context):
-            yield tensor, tensor.each * context.count(tensor.per, window_of(mixer, model))
+        yield CacheTensor("f32", width, SEQUENCE, copies=1 + context.rollback)
 
 
 def widest_value(model: Architecture) -> int:

@@ -32,7 +32,7 @@ from calc.serving.engines.llamacpp.graph import unknown_mixers
 from calc.serving.engines.llamacpp.launch import GGUFSource, ModelStart
 from calc.serving.engines.llamacpp.micro_batch import Buffer
 from calc.serving.engines.llamacpp.options import CACHE_TYPES, CacheType, LlamaCppOptions
-from calc.serving.engines.llamacpp.placement import HOST, ON_HOST, Placement
+from calc.serving.engines.llamacpp.placement import HOST, ON_HOST
 from calc.serving.engines.llamacpp.slots import SlotCache, placed, set_up
 from calc.serving.engines.loading import up_to
 from calc.serving.engines.rules import SUPPORT, without_pooling
@@ -41,8 +41,10 @@ from calc.serving.workload import Workload
 
 CUDA_CONTEXT = Range(low=0.29, high=0.73)
 """GiB that llama.cpp's memory breakdown calls unaccounted: the CUDA context and cuBLAS's workspace, 300 to 750 MiB."""
-PLACES = ("n_gpu_layers", "cpu_moe", "n_cpu_moe", "override_tensor", "tensor_split", "device")
-LOADS = (*PLACES, "spec_type", "model_draft", "weights_draft", "n_gpu_layers_draft", "mmproj")
+LOADS = (
+    *("n_gpu_layers", "cpu_moe", "n_cpu_moe", "override_tensor", "tensor_split", "device"),
+    *("spec_type", "model_draft", "weights_draft", "n_gpu_layers_draft", "mmproj"),
+)
 """Flags that say where weights lie, and which are loaded."""
 PREDICTING = frozenset({"glm4_moe", "glm4v_moe_text", "glm4_moe_lite", "qwen3_5_text", "qwen3_5_moe_text"})
 """Families whose layer for multi-token prediction is converted and run (`graph_mtp` in src/models), of those whose
@@ -97,13 +99,10 @@ class LlamaCpp(Engine):
             return None
         high = bounds(overhead.sizes(self.overhead(laid_out.layout.gpus), 0))[1]
         room = MachineRoom((gpu.usable_bytes - high,) * laid_out.layout.pp)
-        model, precision, batch, context = laid_out.whole, laid_out.precision, workload.batch, workload.context
-
-        def sought() -> tuple[LlamaCppOptions | None]:
-            return (Offloading(model, precision, self.options, room, batch, self.draft_model).fit(context),)
-
-        question = "offload", self.options, room, batch, context, self.draft_model
-        (options,) = model_file(model, precision, predicts=self.options.predicts).once(question, sought)
+        machine = self.options, room, workload.batch, self.draft_model
+        model, precision, length = laid_out.whole, laid_out.precision, workload.context
+        file = model_file(model, precision, predicts=self.options.predicts)
+        options = file.once((*machine, length), lambda: Offloading(model, precision, *machine).fit(length))
         if options is None:
             return None
         changes = {name: value for name, value in options if value != getattr(stated, name) and name != "cpu_moe"}
@@ -267,10 +266,23 @@ class LlamaCpp(Engine):
 
     def on_gpus(self, architecture: Architecture, file: list[Piece]) -> list[Piece]:
         """Neither tables of tokens nor what stays on the host; a tied head is a copy."""
-        predicts = self.options.predicts
-        placement = placed(self.options, layers_of(architecture, predicts=predicts), 1)
-        vision = [piece for piece in file if piece.tensor.excluded_as == "vision"] if self.options.mmproj else []
-        return [*on_devices(file, placement, tied=architecture.tied, predicts=predicts), *vision]
+        options, pieces = self.options, list[Piece]()
+        placement = placed(options, layers_of(architecture, predicts=options.predicts), 1)
+        left_out = {"multi_token_prediction": not options.predicts, "vision": not options.mmproj}
+        for piece in file:
+            tensor, name = piece.tensor, piece.tensor.name.removeprefix("blk.{layer}.")
+            if name == "token_embd.weight" and architecture.tied and placement.output != HOST:
+                pieces.append(Piece.of(replace(tensor, component="lm_head"), piece.form))
+            elif name in ON_HOST or (tensor.excluded_as is not None and left_out.get(tensor.excluded_as, True)):
+                continue
+            elif tensor.excluded_as == "vision" or placement.all_on_devices:
+                pieces.append(piece)
+            elif tensor.layers:
+                layers = tuple(layer for layer in tensor.layers if placement.of_weight(name, layer) != HOST)
+                pieces += [Piece.of(replace(tensor, layers=layers), piece.form)] if layers else []
+            elif placement.output != HOST:
+                pieces.append(piece)
+        return pieces
 
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
         """Bytes as they are stored; what the end of a row lacks of 512 elements is in the buffers. A projector lies on
@@ -352,25 +364,6 @@ class LlamaCpp(Engine):
         for size in (256, 128):
             if size < limits.step_tokens:
                 yield {"ubatch_size": size}
-
-
-def on_devices(pieces: Sequence[Piece], placement: Placement, *, tied: bool, predicts: bool) -> Iterator[Piece]:
-    """The part of each piece that a device holds; `predicts`: of layers for multi-token prediction too."""
-    for piece in pieces:
-        tensor = piece.tensor
-        if tensor.excluded_as is not None and not (tensor.excluded_as == "multi_token_prediction" and predicts):
-            continue
-        if tensor.name == "token_embd.weight" and tied and placement.output != HOST:
-            yield Piece.of(replace(tensor, component="lm_head"), piece.form)
-        elif tensor.name in ON_HOST or (not tensor.layers and placement.output == HOST):
-            continue
-        elif not tensor.layers or placement.all_on_devices:
-            yield piece
-        else:
-            name = tensor.name.removeprefix("blk.{layer}.")
-            layers = tuple(layer for layer in tensor.layers if placement.of_weight(name, layer) != HOST)
-            if layers:
-                yield Piece.of(replace(tensor, layers=layers), piece.form)
 
 
 def largest_pass(buffer: Buffer, guessing: int, write: Numbers) -> Peak:

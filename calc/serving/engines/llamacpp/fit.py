@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
 from calc.formats import Precision
+from calc.formats.gguf_file import layers_of
 from calc.hardware.solver import largest, least
 from calc.model.architecture import Architecture
-from calc.serving.engines.llamacpp.context import PADDING, layer_cache
+from calc.serving.engines.llamacpp.context import PADDING, cache_tensors
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import EXPERTS
 from calc.serving.engines.llamacpp.slots import SlotCache, set_up
@@ -52,7 +53,11 @@ class Offloading:
         batch: int = 1,
         draft: Architecture | None = None,
     ) -> None:
-        free = {"n_gpu_layers": None, "n_cpu_moe": 0, "cpu_moe": False, "tensor_split": None, "override_tensor": None}
+        whole = layers_of(architecture, predicts=options.predicts) + 1
+        every = (
+            whole if isinstance(options.n_gpu_layers, int) else None
+        )  # a number takes the place of one that is stated
+        free = {"n_gpu_layers": every, "n_cpu_moe": 0, "cpu_moe": False, "tensor_split": None, "override_tensor": None}
         self.model, self.precision, self.room, self.batch, self.draft = architecture, precision, room, batch, draft
         self.options = options.model_copy(update=free if room.gpus else free | {"device": "none"})
         self.unsplit = self.started(self.options)
@@ -95,7 +100,7 @@ class Offloading:
             return self.options
         return self.options.model_copy(
             update={
-                "n_gpu_layers": None if count > self.layers else count,
+                "n_gpu_layers": self.options.n_gpu_layers if count > self.layers else count,
                 "n_cpu_moe": experts,
                 "tensor_split": ",".join(map(str, split)) if len(split) > 1 else None,
             }
@@ -129,7 +134,8 @@ class Offloading:
             rest = [sum(nbytes for is_routed, nbytes in layer if not is_routed) for layer in weights]
             rest.append(total - sum(routed) - sum(rest))
             for block in self.model.all_blocks if sizes.offload_cache else ():
-                nbytes = sum(nbytes for _, nbytes in layer_cache(self.model, block.mixers, sizes))
+                tensors = [x for mixer in block.mixers for x in cache_tensors(self.model, mixer, sizes)]
+                nbytes = sum(tensor.nbytes(sizes) for tensor in tensors)
                 for layer in block.runs_in:
                     rest[layer] += nbytes
             return list(zip(rest, [*routed, 0], strict=True))

@@ -18,7 +18,6 @@ How layers join them is in src/models/*.cpp.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any
 
 from calc.budget import spend
@@ -36,13 +35,14 @@ from calc.serving.engines.llamacpp.context import (
     PASS,
     SEQUENCE,
     TOKEN_AND_CELL,
+    CacheTensor,
     ContextSizes,
     cache_tensors,
     widest_value,
     window_of,
 )
 from calc.serving.engines.llamacpp.micro_batch import MicroBatch, PassTensor, Rows
-from calc.serving.engines.llamacpp.placement import HOST
+from calc.serving.engines.llamacpp.placement import COPIED, HOST, reads_factors
 
 MOST_WEIGHTED = 15
 """Experts of a token whose outputs one kernel of CUDA adds up."""
@@ -180,7 +180,7 @@ def experts(b: MicroBatch, moe: MoE, x: PassTensor) -> PassTensor:
 
 def routed(b: MicroBatch, moe: MoE, router_input: PassTensor, x: PassTensor) -> PassTensor:
     """Each token through its experts, whose outputs are weighted and added up."""
-    order, weights, fused = chosen(b, moe, router_input)
+    order, weights = chosen(b, moe, router_input)
     used, width = moe.top_k, x.width
     inner = used * moe.expert.intermediate
 
@@ -188,12 +188,12 @@ def routed(b: MicroBatch, moe: MoE, router_input: PassTensor, x: PassTensor) -> 
         return b.biased(b.add(name, elements, *reads, order, by=f"{weight}.weight"), weight)
 
     if b.has("ffn_gate_up_exps.weight"):
-        both = [through("ffn_gate_up_exps", "gate and up of experts", 2 * inner, x, *fused)]
+        both = [through("ffn_gate_up_exps", "gate and up of experts", 2 * inner, x)]
     elif moe.expert.gated:
-        both = [through("ffn_gate_exps", "gate of experts", inner, x, *fused)]
+        both = [through("ffn_gate_exps", "gate of experts", inner, x)]
         both.append(through("ffn_up_exps", "up of experts", inner, x))
     else:
-        both = [through("ffn_up_exps", "up of experts", inner, x, *fused)]
+        both = [through("ffn_up_exps", "up of experts", inner, x)]
     made = b.add("gate times up of experts", inner, *both, over=not moe.expert.gated)
     out = through("ffn_down_exps", "down of experts", used * width, made)
     weighted = b.same("weighted experts", out, weights)
@@ -202,8 +202,8 @@ def routed(b: MicroBatch, moe: MoE, router_input: PassTensor, x: PassTensor) -> 
     return total
 
 
-def chosen(b: MicroBatch, moe: MoE, x: PassTensor) -> tuple[PassTensor, PassTensor, Sequence[PassTensor]]:
-    """The experts of each token by the router, their weights, and the sources of CUDA's kernel that chooses."""
+def chosen(b: MicroBatch, moe: MoE, x: PassTensor) -> tuple[PassTensor, PassTensor]:
+    """The experts of each token by the router, and their weights."""
     router = b.project(x, "ffn_gate_inp", "router")
     ranked = probabilities = b.same("probabilities of experts", router)
     if b.has("exp_probs_b.bias"):
@@ -213,7 +213,7 @@ def chosen(b: MicroBatch, moe: MoE, x: PassTensor) -> tuple[PassTensor, PassTens
     if b.model.details.normed_weights:
         weights = b.same("weights of experts", weights, over=False)
     b.expand(weights)
-    return order, weights, (router, probabilities, ranked) if b.on_cuda else ()
+    return order, weights
 
 
 def unknown_mixers(model: Architecture) -> str | None:
@@ -239,8 +239,6 @@ GROUPED_HEADS = {(192, 128): 8, (320, 256): 32, (512, 512): 1, (576, 512): 1}
 FLASH_TYPES = frozenset({"f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0"})
 STATES = (96, 128, 256)
 """Sizes of Mamba-2's state that CUDA's kernel scans (ggml_backend_cuda_device_supports_op)."""
-UNROTATED = frozenset({"bloom", "gpt2", "jamba", "mpt", "nemotron_h", "nemotron_h_moe", "starcoder"})
-"""Attention without rotary positions."""
 ROTATED_IN_WINDOWS = frozenset({"cohere2", "exaone4"})
 """Layers without a window have no positions where others have one."""
 NAMES = {"attn_q": "queries", "attn_k": "keys", "attn_v": "values"}
@@ -277,9 +275,10 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> PassTensor:
     d, d_v = mixer.d_head, mixer.d_v or mixer.d_head
     packed = b.project(x, "attn_qkv", "queries, keys and values") if b.has("attn_qkv.weight") else None
     windows = any(window_of(other, b.model) is not None for block in b.model.blocks for other in block.mixers)
-    rotated = b.kind not in UNROTATED and not (b.kind in ROTATED_IN_WINDOWS and windows and mixer.window is None)
+    rotated = bool(b.model.rotary) and not (b.kind in ROTATED_IN_WINDOWS and windows and mixer.window is None)
     turned_keys, turned_values = turns(b.context.type_k, d), turns(b.context.type_v, d_v)
     positions, projected = b.input("positions", 4), dict[str, PassTensor]()
+    factors = [b.weight(name) for name in b.file.outside if name in COPIED][: reads_factors(b.model, mixer)]
 
     def turned(x: PassTensor, what: str, side: int) -> PassTensor:
         return b.add("turned", x.width, b.input(what, 4 * side * side, PASS, window_of(mixer, b.model)), x)
@@ -294,7 +293,7 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> PassTensor:
         if mixer.qk_norm != "none" and b.has(f"{name}_norm.weight"):
             made = b.norm(made, f"{name}_norm")
         if (rotated and name != "attn_v") or (packed and turns):
-            made = b.add("rotated", elements, made, positions, over=True)
+            made = b.add("rotated", elements, made, positions, *factors, over=True)
         if not turns:
             return made
         return turned(made, "turning of values", TURN) if name == "attn_v" else turned(made, "turning of keys", d & -d)
@@ -335,8 +334,7 @@ def attended(b: MicroBatch, mixer: AttentionMixer, q: PassTensor, k: PassTensor,
     """Keys and values written into the cache, and attention to all of it."""
     context, window, width = b.context, window_of(mixer, b.model), mixer.attended_widths[1]
     stored = list(cache_tensors(b.model, mixer, context))
-    keys = b.cached("cached keys", stored[0].each, CELL, window)
-    values = b.cached("cached values", stored[-1].each, CELL, window)
+    keys, values = b.cached("cached keys", stored[0]), b.cached("cached values", stored[-1])
     b.write(keys.device, k, b.input("places of keys", 8, window=window))
     if len(stored) > 1:
         places = 8 * (widest_value(b.model) if context.transposed else 1)
@@ -352,7 +350,7 @@ def attended(b: MicroBatch, mixer: AttentionMixer, q: PassTensor, k: PassTensor,
             made.device = HOST
     else:
         if len(stored) == 1 or not context.transposed:
-            each = replace(stored[-1], width=mixer.cached_heads * width).each
+            each = stored[-1]._replace(width=mixer.cached_heads * width).each
             values = PassTensor(Rows("transposed values", each, CELL, window), (values,))
         scores = PassTensor(Rows("scores", 4 * mixer.n_q, TOKEN_AND_CELL, window), (keys, q))
         made = b.add("attention of each head", mixer.n_q * width, values, b.same("scores", scores, mask))
@@ -372,7 +370,7 @@ def has_flash_kernel(mixer: AttentionMixer, context: ContextSizes) -> bool:
 
 def states(b: MicroBatch, mixer: Mixer, which: int) -> PassTensor:
     """A recurrent layer's cache for all sequences: its convolution's memory, or its state."""
-    return b.cached("cached states", 4 * mixer.state_widths()[which], SEQUENCE)
+    return b.cached("cached states", CacheTensor("f32", mixer.state_widths()[which], SEQUENCE))
 
 
 def read_states(b: MicroBatch, mixer: Mixer, which: int) -> PassTensor:

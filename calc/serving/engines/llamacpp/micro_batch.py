@@ -5,21 +5,20 @@ the step that makes it to the last one that reads it, and lies in the smallest g
 device reads of another is copied there before a run of its steps (ggml-backend.cpp).
 """
 
-from array import array
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain
 from math import inf
 from types import MappingProxyType
 from typing import NamedTuple
 
 from calc.errors import ConfigError, Message
-from calc.formats.gguf_file import ModelFile
+from calc.formats.gguf_file import FileTensor, ModelFile
 from calc.model.architecture import Architecture
-from calc.serving.engines.llamacpp.context import CELL, OUTPUT, PASS, TAKEN_OVER, TOKEN, ContextSizes
-from calc.serving.engines.llamacpp.placement import HOST, Placement
+from calc.serving.engines.llamacpp.context import CELL, OUTPUT, PASS, TAKEN_OVER, TOKEN, CacheTensor, ContextSizes
+from calc.serving.engines.llamacpp.placement import COPIED, HOST, Placement
 
 CUDA_ALIGNMENT, HOST_ALIGNMENT = 128, 32
 """Bytes to which tensors are aligned."""
@@ -98,33 +97,34 @@ class MicroBatch:
     def has(self, name: str) -> bool:
         return name in self.file.layers[self.layer]
 
-    def width(self, name: str) -> int:
-        """Rows of a matrix of this layer. Raises ConfigError where the file has none of that name."""
-        if not self.has(name):
+    def stored(self, name: str) -> FileTensor:
+        """A weight of this layer, or one outside the layers. Raises ConfigError where the file has neither."""
+        stored = self.file.layers[self.layer].get(name) or self.file.outside.get(name)
+        if stored is None:
             sentence = Message("llama.cpp reads {name}, which a file of this model does not have.", name=name)
             raise ConfigError(sentence, "engine")
-        return self.file.layers[self.layer][name].ne[-1]
+        return stored
 
     def device_of(self, name: str) -> int:
-        """Device of a weight of this layer, or of one outside. Raises ConfigError where the file has neither."""
-        if name in self.file.outside:
-            return HOST if name == "token_embd_norm.weight" else self.placement.output
-        self.width(name)
-        return self.placement.of_weight(name, self.layer)
+        """Device of a weight; a tied head is the output's."""
+        if name not in self.file.outside:
+            return self.placement.of_weight(name, self.layer)
+        if name in COPIED:
+            return self.placement.layers[self.layer]
+        return HOST if name == "token_embd_norm.weight" else self.placement.output
 
     def weight(self, name: str) -> PassTensor:
-        """A weight of this layer, or one outside the layers."""
-        device, stored = self.device_of(name), self.file.outside.get(name) or self.file.layers[self.layer][name]
-        return PassTensor(Rows(name, stored.nbytes, PASS), (), False, device, True, True, in_graph=True)
+        rows = Rows(name, self.stored(name).nbytes, PASS)
+        return PassTensor(rows, device=self.device_of(name), fixed=True, weight=True, in_graph=True)
 
     def input(self, name: str, each: int, per: int = TOKEN, window: int | None = None) -> PassTensor:
         """A tensor that the host writes before the pass, once for all layers: for those with a window once more."""
         made = PassTensor(Rows(name, each, per, window), device=HOST, in_graph=True)
         return self.inputs.setdefault((name, window), made)
 
-    def cached(self, name: str, each: int, per: int, window: int | None = None) -> PassTensor:
+    def cached(self, name: str, tensor: CacheTensor) -> PassTensor:
         """A tensor of this layer's cache."""
-        rows = Rows(name, each, per, window)
+        rows = Rows(name, tensor.each, tensor.per, tensor.window)
         return PassTensor(rows, device=self.cache_device, fixed=True, in_graph=True)
 
     def add(
@@ -175,8 +175,8 @@ class MicroBatch:
 
     def project(self, x: PassTensor, weight: str, name: str) -> PassTensor:
         """Through a matrix of this layer, with its bias."""
-        made = self.add(name, self.width(f"{weight}.weight"), x, by=f"{weight}.weight")
-        return self.biased(made, weight)
+        weight_name = f"{weight}.weight"
+        return self.biased(self.add(name, self.stored(weight_name).ne[-1], x, by=weight_name), weight)
 
     def biased(self, x: PassTensor, weight: str) -> PassTensor:
         return self.same(x.rows.name, x, by=f"{weight}.bias") if self.has(f"{weight}.bias") else x
@@ -221,60 +221,57 @@ class MicroBatch:
         return Schedule.of(chain(given, *copied.values()) if pipelined else given, order, self.alignments)
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """The steps of a pass, whatever the sizes of its context. Tensors that are placed are numbered.
+class PassStep(NamedTuple):
+    """A step on a device, and the tensors that it makes and reads, by their numbers."""
 
-    A step is a run of integers in `steps`: its device; the number of the tensor that it places there, or -1; how many
-    tensors the result may be written over; how many are read for the last time; and the numbers of these two groups.
-    Integers, since a file remembers up to two thousand schedules."""
+    device: int
+    made: int | None  # None: into what lies in a buffer of its own
+    over: tuple[int, ...]  # those that it may be written over
+    last: tuple[int, ...]  # those that are read for the last time
 
-    alignments: tuple[int, ...]
-    """Bytes to which each device aligns, the host last."""
-    kinds: tuple[Rows, ...]
-    tensors: "array[int]"
-    """The kind of each tensor."""
-    steps: "array[int]"
+
+class Schedule(NamedTuple):
+    """The steps of a pass, whatever the sizes of its context."""
+
+    alignments: tuple[int, ...]  # bytes, of each device, the host last
+    tensors: tuple[Rows, ...]  # those that are placed, by number
+    steps: tuple[PassStep, ...]
 
     @classmethod
     def of(cls, given: Iterable[PassTensor], order: Sequence[PassTensor], alignments: tuple[int, ...]) -> "Schedule":
         """A schedule of the steps in `order`. `given` tensors are there before them, `fixed` ones to the end."""
-        steps, numbers, kinds = array("i"), dict[PassTensor, int](), dict[Rows, int]()
-        for tensor in given:
-            steps.extend((tensor.device or 0, numbers.setdefault(tensor, len(numbers)), 0, 0))
-        last_read = {source.whole or source: step for step in order for source in step.reads}
+        numbers, last_read = dict[PassTensor, int](), {x.whole or x: step for step in order for x in step.reads}
+        steps = [PassStep(x.device or 0, numbers.setdefault(x, len(numbers)), (), ()) for x in given]
         for step in order:
             read = [whole for x in step.reads if not (whole := x.whole or x).fixed]
             last = {numbers[x] for x in read if last_read[x] is step}
             sources = [x for x in step.reads if x.device == step.device and read.count(x) == 1] if step.over else ()
             over = [numbers[x] for x in sources if last_read[x] is step]
-            placed = -1 if step.fixed else numbers.setdefault(step, len(numbers))
-            steps.extend((step.device or 0, placed, len(over), len(last), *over, *last))
-        tensors = array("h", (kinds.setdefault(tensor.rows, len(kinds)) for tensor in numbers))
-        return cls(alignments, tuple(kinds), tensors, steps)
+            if last or not step.fixed:
+                made = None if step.fixed else numbers.setdefault(step, len(numbers))
+                steps.append(PassStep(step.device or 0, made, tuple(over), tuple(last)))
+        kinds = dict[Rows, Rows]()
+        return cls(alignments, tuple(kinds.setdefault(x.rows, x.rows) for x in numbers), tuple(steps))
 
     def buffers(self, context: ContextSizes) -> tuple[Buffer, ...]:
         """The buffer of every device, the host's last."""
-        of_kind = [kind.nbytes(context) for kind in self.kinds]
-        sizes = [of_kind[kind] for kind in self.tensors]
+        nbytes = {rows: rows.nbytes(context) for rows in set(self.tensors)}
+        sizes = [nbytes[rows] for rows in self.tensors]
         memory = [DeviceMemory(alignment) for alignment in self.alignments]
         memory_of = [memory[HOST]] * len(sizes)
-        steps = iter(self.steps)
-        for device, tensor, sources, last in zip(steps, steps, steps, steps, strict=True):
-            overwritten = -1
-            if tensor >= 0:
-                memory_of[tensor] = pool = memory[device]
-                for source in islice(steps, sources) if sources else ():
-                    if overwritten < 0 and sizes[source] == sizes[tensor]:
-                        overwritten = source
-                        pool.alive[tensor] = pool.alive.pop(source)
-                if overwritten < 0:
-                    pool.place(tensor, sizes[tensor])
-            for source in islice(steps, last) if last else ():
+        for device, made, sources, last in self.steps:
+            overwritten = None
+            if made is not None:
+                memory_of[made] = pool = memory[device]
+                for source in sources:
+                    if overwritten is None and sizes[source] == sizes[made]:
+                        overwritten, pool.alive[made] = source, pool.alive.pop(source)
+                if overwritten is None:
+                    pool.place(made, sizes[made])
+            for source in last:
                 if source != overwritten:
                     memory_of[source].release(source)
-        names = [self.kinds[kind].name for kind in self.tensors]
-        return tuple(pool.buffer(names, sizes) for pool in memory)
+        return tuple(pool.buffer(self.tensors, sizes) for pool in memory)
 
 
 @dataclass(slots=True)
@@ -283,47 +280,44 @@ class DeviceMemory:
 
     alignment: int
     size: int = 0
-    alive: dict[int, tuple[int, int]] = field(default_factory=dict)
-    """Start and stop of the room of each tensor, in whole units of the device."""
-    starts: list[int] = field(default_factory=lambda: [0])  # of gaps, the last of which has no end
-    stops: list[float] = field(default_factory=lambda: [inf])
-    peak: dict[int, tuple[int, int]] = field(default_factory=dict)
+    alive: dict[int, tuple[float, float]] = field(default_factory=dict)
+    """Start and stop of each tensor."""
+    gaps: list[tuple[float, float]] = field(default_factory=lambda: [(0, inf)])
+    peak: dict[int, tuple[float, float]] = field(default_factory=dict)
     """Tensors that are alive when it is largest."""
 
     def place(self, tensor: int, nbytes: int) -> None:
         """Into the smallest gap, of equal ones the last."""
-        starts, stops = self.starts, self.stops
-        size, smallest, gap = -(-nbytes // self.alignment) * self.alignment, inf, -1
-        for i, start in enumerate(starts):
-            if size <= (free := stops[i] - start) <= smallest:
-                smallest, gap = free, i
-        start = starts[gap]
-        starts[gap] = stop = start + size
-        if size == smallest:
-            del starts[gap], stops[gap]
-        self.alive[tensor] = start, stop
-        if stop > self.size:
-            self.size, self.peak = stop, self.alive.copy()
+        gaps, size, smallest, place = self.gaps, -(-nbytes // self.alignment) * self.alignment, inf, -1
+        for i, (start, stop) in enumerate(gaps):
+            if size <= stop - start <= smallest:
+                smallest, place = stop - start, i
+        start, stop = gaps[place]
+        if size < smallest:
+            gaps[place] = start + size, stop
+        else:
+            del gaps[place]
+        self.alive[tensor] = start, start + size
+        if start + size > self.size:
+            self.size, self.peak = int(start + size), self.alive.copy()
 
     def release(self, tensor: int) -> None:
-        """The room of one that nothing reads any more is free."""
+        """The room of one that nothing reads any more is a gap, one with those next to it."""
         start, stop = self.alive.pop(tensor)
-        if start == stop:
-            return
-        gap = bisect_left(self.starts, stop)
-        if gap and self.stops[gap - 1] == start:
-            gap, start = gap - 1, self.starts[gap - 1]
-            del self.starts[gap], self.stops[gap]
-        if self.starts[gap] == stop:
-            self.starts[gap] = start
+        gaps = self.gaps
+        behind = bisect_left(gaps, (stop,))
+        if behind and gaps[behind - 1][1] == start:
+            behind, start = behind - 1, gaps[behind - 1][0]
+            del gaps[behind]
+        if gaps[behind][0] == stop:
+            gaps[behind] = start, gaps[behind][1]
         else:
-            self.starts.insert(gap, start)
-            self.stops.insert(gap, stop)
+            gaps.insert(behind, (start, stop))
 
-    def buffer(self, names: Sequence[str], nbytes: Sequence[int]) -> Buffer:
+    def buffer(self, tensors: Sequence[Rows], nbytes: Sequence[int]) -> Buffer:
         sizes: Counter[str] = Counter()
         for tensor in sorted(self.peak, key=self.peak.__getitem__):
-            sizes[names[tensor]] += nbytes[tensor]
+            sizes[tensors[tensor].name] += nbytes[tensor]
         return Buffer(self.size, MappingProxyType(sizes))
 
 

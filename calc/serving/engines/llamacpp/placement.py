@@ -6,13 +6,14 @@ Source: llama-model.cpp (llama_model_base::load_tensors), llama.cpp 0c1e57098.
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from calc.budget import spend
 from calc.formats.gguf_file import FileTensor, ModelFile
 from calc.model.architecture import Architecture
+from calc.model.mixers import AttentionMixer
 
 HOST = -1
 TABLES = ("token_embd", "per_layer_token_embd", "position_embd", "token_embd_norm")
@@ -76,30 +77,41 @@ class Placement:
                 return HOST
         return self.layers[layer]
 
-    def alike(self, file: ModelFile) -> list[int]:
+    def on(self, stands: Mapping[int, int], devices: int) -> "Placement":
+        """On other devices, each of which stands for some."""
+        layers = tuple(map(stands.__getitem__, self.layers))
+        return replace(self, layers=layers, output=stands[self.output], devices=devices)
+
+    def firsts(self, file: ModelFile) -> list[int]:
         """The first layer with the same weights in the same places, of each layer."""
         layers = range(len(self.layers))
         marks = layers if self.host_pattern is not None else [layer < self.host_experts for layer in layers]
         kinds, firsts = zip(map(id, file.layers), self.layers, marks, strict=True), dict[Hashable, int]()
         return [firsts.setdefault(kind, layer) for layer, kind in enumerate(kinds)]
 
+    def on_host(self, file: ModelFile) -> list[Hashable]:
+        """Weights on the host of each layer, and their types."""
+        firsts, weights = self.firsts(file), dict[int, Hashable]()
+        for i in set(firsts):
+            weights[i] = tuple((name, x.type) for name, x in file.layers[i].items() if self.of_weight(name, i) == HOST)
+        return [weights[first] for first in firsts]
+
     def weights(self, file: ModelFile) -> Iterator[tuple[int, FileTensor, int]]:
         """Every tensor that is held, with its device and its number of layers; some are held twice."""
         tied = "output.weight" not in file.outside
-        rotated = layers_that_rotate(file.architecture)
+        model = file.architecture
+        rotating = [block for block in model.all_blocks if any(reads_factors(model, x) for x in block.attentions)]
         for name, weight in file.outside.items():
-            copies = dict.fromkeys(self.layers[layer] for layer in rotated) if name in COPIED else (self.output,)
-            for device in (HOST,) if name in ON_HOST else copies:
+            copies = {self.layers[layer] for block in rotating for layer in block.runs_in}
+            for device in (HOST,) if name in ON_HOST else copies if name in COPIED else (self.output,):
                 yield device, weight, 1
-        if tied and (self.output != HOST or file.architecture.model_type in OUTPUT_FIRST):
+        if tied and (self.output != HOST or model.model_type in OUTPUT_FIRST):
             yield self.output, file.outside["token_embd.weight"], 1
-        for layer, count in Counter(self.alike(file)).items():
+        for layer, count in Counter(self.firsts(file)).items():
             for name, weight in file.layers[layer].items():
                 yield self.of_weight(name, layer), weight, count
 
 
-def layers_that_rotate(model: Architecture) -> list[int]:
-    """Layers that read the factors of the rotary frequencies: in Gemma 4 those without a window."""
-    windows = model.model_type not in OUTPUT_FIRST
-    mixers = ((layer, m) for block in model.all_blocks for m in block.attentions for layer in block.runs_in)
-    return sorted(layer for layer, mixer in mixers if windows or mixer.window is None)
+def reads_factors(model: Architecture, mixer: AttentionMixer) -> bool:
+    """Whether a layer reads the factors of the rotary frequencies: in Gemma 4 those without a window do."""
+    return model.model_type not in OUTPUT_FIRST or mixer.window is None

@@ -12,7 +12,7 @@ from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.serving.engines.cache import Cache
-from calc.serving.engines.llamacpp.context import TAKEN_OVER, ContextSizes, layer_cache
+from calc.serving.engines.llamacpp.context import TAKEN_OVER, ContextSizes, cache_tensors
 from calc.serving.engines.llamacpp.graph import forward, has_flash_kernel, prediction
 from calc.serving.engines.llamacpp.micro_batch import (
     CUDA_ALIGNMENT,
@@ -35,14 +35,13 @@ ROW = 512
 """Elements to which CUDA pads the last row of a quantized tensor."""
 
 
-class Representative(NamedTuple):
-    """Layers of a model on devices whose pass stands for that of all."""
+class Computed(NamedTuple):
+    """Layers whose pass stands for that of all."""
 
     layers: tuple[int, ...]
-    placement: Placement  # theirs, on as many devices as compute something else
-    devices: tuple[int, ...]  # the one among these that stands for each device
-    steps: Hashable
-    """All that the steps depend on, but for the sizes of the context."""
+    placement: Placement  # on the devices that have some of them
+    devices: tuple[int, ...]  # the one of these that stands for each device, the host last
+    kinds: Hashable  # all that their steps depend on, but for the sizes of the context
 
 
 @dataclass(frozen=True)
@@ -69,37 +68,31 @@ class PlacedModel:
         return sizes
 
     @cached_property
-    def representative(self) -> "Representative":
-        """Layers whose pass stands for that of all: the first of each kind on every device, and the last one. Of
-        devices between others that compute the same, the first one, unless layers read states, which they do before
-        the layers before them are through."""
-        file, where = self.file, self.placement
-        alike, featured = where.alike(file), deep(file.architecture)
-        on_host = {
-            first: tuple((x, w.type) for x, w in file.layers[first].items() if where.of_weight(x, first) == HOST)
-            for first in set(alike)
-        }
+    def computed(self) -> Computed:
+        """The first layers of each kind on every device, and the last one; of a model with recurrent states, which the
+        graph reads before the layers before them are through, all. Of devices between others that compute the same, the
+        first one."""
+        file, where, recurrent = self.file, self.placement, self.file.architecture.recurrent
         numbers = {layer: number for number, block in enumerate(self.blocks) for layer in block.runs_in}
-        kinds = {i: (numbers[i], i < featured, on_host[alike[i]]) for i in sorted(numbers)}
-        *others, last = kinds
-        most = REPEATS if len({kinds[layer] for layer in others}) > 1 else REPEATS_OF_EQUALS
+        on_host, featured, last = where.on_host(file), deep(file.architecture), max(numbers)
+        kinds = {x: (where.layers[x], numbers[x], x < featured, on_host[x]) for x in sorted(numbers)}
+        alternate = len({kind[1:] for layer, kind in kinds.items() if layer != last}) > 1
+        most = len(kinds) if recurrent else REPEATS if alternate else REPEATS_OF_EQUALS
         seen, on_device = Counter[Hashable](), {device: list[int]() for device in where.places}
         for layer, kind in kinds.items():
-            device = where.layers[layer]
-            seen[device, kind] += 1
-            if layer == last or seen[device, kind] <= most:
-                on_device[device].append(layer)
-        layers, stands, computed = on_device[HOST], {HOST: HOST}, dict[Hashable, int]()
+            seen[kind] += 1
+            if layer == last or seen[kind] <= most:
+                on_device[kind[0]].append(layer)
+        layers, stands, firsts = on_device[HOST], {HOST: HOST}, dict[Hashable, int]()
         for device in range(where.devices):
             own = on_device[device]
-            ends = device == where.output or not own or HOST in where.layers[max(0, own[0] - 1) : own[0]] or own[0] == 0
-            what = device if ends or file.architecture.recurrent else tuple(map(kinds.__getitem__, own))
-            layers += () if what in computed else own
-            stands[device] = computed.setdefault(what, len(computed))
-        output, places = stands[where.output], tuple(map(stands.__getitem__, where.layers))
-        steps = output, len(computed), tuple((places[layer], kinds[layer]) for layer in layers)
-        reduced = replace(where, layers=places, output=output, devices=len(computed))
-        return Representative(tuple(layers), reduced, tuple(map(stands.__getitem__, where.places)), steps)
+            ends = device == where.output or not own or own[0] == 0 or where.layers[own[0] - 1] == HOST
+            what = device if ends or recurrent else tuple(kinds[layer][1:] for layer in own)
+            layers = layers if what in firsts else layers + own
+            stands[device] = firsts.setdefault(what, len(firsts))
+        placement = where.on(stands, len(firsts))
+        steps = placement.output, len(firsts), tuple((placement.layers[x], *kinds[x][1:]) for x in layers)
+        return Computed(tuple(layers), placement, tuple(map(stands.__getitem__, where.places)), steps)
 
     def stored(self, device: int, kind: str, width: int, nbytes: int) -> int:
         """Bytes that a tensor of weights or cache takes on a device."""
@@ -146,36 +139,37 @@ class PlacedContext:
     @cached_property
     def cache(self) -> Mapping[int, int]:
         """Bytes of the cache by device, the host's too."""
-        model, sizes = self.model, Counter[int]()
+        model, sizes, nbytes = self.model, self.sizes, Counter[int]()
         for block in model.blocks:
-            places = Counter(model.placement.layers[layer] for layer in block.runs_in)
-            for tensor, nbytes in layer_cache(model.file.architecture, block.mixers, self.sizes):
-                for place, count in places.items():
-                    device = place if self.sizes.offload_cache else HOST
-                    sizes[device] += count * model.stored(device, tensor.type, tensor.width, nbytes)
-        return sizes
+            places = Counter(model.placement.layers[layer] if sizes.offload_cache else HOST for layer in block.runs_in)
+            for mixer in block.mixers:
+                for tensor in cache_tensors(model.file.architecture, mixer, sizes):
+                    for place, count in places.items():
+                        size = model.stored(place, tensor.type, tensor.width, tensor.nbytes(sizes))
+                        nbytes[place] += count * size
+        return nbytes
 
     @cached_property
     def passes(self) -> tuple[Buffer, ...]:
         """The buffer of the largest pass on each device, the host's last. Where all weights are on devices, their types
         change nothing of what is computed where: a device multiplies with weights of any."""
         placed, file, sizes = self.model, self.model.file, self.sizes
-        representative, on_devices, shape = placed.representative, placed.placement.all_on_devices, sizes.structure
+        computed, on_devices, shape = placed.computed, placed.placement.all_on_devices, sizes.structure
         if on_devices:
             file = model_file(file.architecture, Precision(), predicts=len(file.layers) > file.architecture.num_layers)
         copies = COPIES if placed.placement.devices > 1 and on_devices and sizes.offload_cache else 1
-        alike = representative.steps, placed.predicting, placed.cuda, copies
+        alike = computed.kinds, placed.predicting, placed.cuda, copies
 
         def schedule() -> Schedule:
-            batch = MicroBatch(file, representative.placement, shape, cuda=placed.cuda)
-            (prediction if placed.predicting else forward)(batch, representative.layers)
+            batch = MicroBatch(file, computed.placement, shape, cuda=placed.cuda)
+            (prediction if placed.predicting else forward)(batch, computed.layers)
             return batch.schedule(copies)
 
         def buffers() -> tuple[Buffer, ...]:
             return file.once(("schedule", alike, shape), schedule).buffers(sizes)
 
         planned = file.once(("passes", alike, sizes), buffers)
-        return tuple(planned[device] for device in representative.devices)
+        return tuple(planned[device] for device in computed.devices)
 
     @property
     def buffers(self) -> list[DeviceBuffers]:
@@ -202,19 +196,20 @@ class SlotCache(Cache):
     def contexts(self, batch: int, length: int) -> list[PlacedContext]:
         """The model's for so many sequences of so many tokens, and that of what guesses tokens: as many tokens and
         slots, with a row of logits for each slot (common/speculative.cpp: common_base_params_to_speculative)."""
-        return self.model.file.once((self, batch, length), lambda: self.new_contexts(batch, length))
 
-    def new_contexts(self, batch: int, length: int) -> list[PlacedContext]:
-        options, sequences = self.options, self.options.slots(batch)
-        size, rows = options.ctx_size or sequences * length, options.outputs(sequences)
-        rollback = options.spec_draft_n_max if options.predicts else 0  # need_n_rs_seq
-        context = ContextSizes.of(options, size, sequences, rows, self.types, rollback)
-        contexts = [self.model.with_context(context, options)]
-        if self.draft is not None:
-            types, size = (options.cache_type_k_draft, options.cache_type_v_draft), context.cells * context.streams
-            drafting = ContextSizes.of(options, size, sequences, sequences, types)
-            contexts.append(self.draft.with_context(drafting, options))
-        return contexts
+        def made() -> list[PlacedContext]:
+            options, sequences = self.options, self.options.slots(batch)
+            size, rows = options.ctx_size or sequences * length, options.outputs(sequences)
+            rollback = options.spec_draft_n_max if options.predicts else 0  # need_n_rs_seq
+            context = ContextSizes.of(options, size, sequences, rows, self.types, rollback)
+            contexts = [self.model.with_context(context, options)]
+            if self.draft is not None:
+                types = options.cache_type_k_draft, options.cache_type_v_draft
+                drafting = ContextSizes.of(options, context.cells * context.streams, sequences, sequences, types)
+                contexts.append(self.draft.with_context(drafting, options))
+            return contexts
+
+        return self.model.file.once((self, batch, length), made)
 
     def required_bytes(self, stage: int, batch: int, length: int) -> int:
         return sum(context.cache[stage] for context in self.contexts(batch, length))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload
+from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload, report
 from calc.formats import Native
 from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
@@ -12,7 +12,7 @@ from calc.serving.levers import levers
 from calc.serving.memory import Serving
 from calc.serving.verdict import ON_HOST, judge
 from calc.time.time_report import reply, time_report
-from calc.units import GIB
+from calc.units import GIB, MIB
 from presets import gpus, models
 
 LLAMA, EXPERTS, LARGE = "meta-llama/Llama-3.1-8B", "Qwen/Qwen3-30B-A3B", "meta-llama/Llama-3.1-70B"
@@ -168,6 +168,38 @@ def test_flags_that_leave_layers_on_the_host_have_no_speed():
     laid_out = Serving.of(ARCHITECTURES[LLAMA], LlamaCpp(), Precision(weights="Q8_0"), Layout(), Overhead())
     verdict = judge(laid_out.on(card, workload), laid_out, workload)
     assert (verdict.verdict, verdict.on_host, verdict.serves) == ("fits with", True, False)
+
+
+def test_a_stated_number_of_layers_is_replaced_by_a_number():
+    """`--n-gpu-layers 30`, where experts on the host make room for all layers: None is no number of them."""
+    engine, config = LlamaCpp(LlamaCppOptions(n_gpu_layers=30)), models()[EXPERTS].config
+    card = gpus()["rtx-3070"]
+    (verdict,) = report(config, engine=engine, precision=Precision(weights="Q4_K_M"), gpus=[card]).verdicts
+    layers, experts = verdict.flags
+    assert (layers, experts.split()[0]) == ("--n-gpu-layers 49", "--n-cpu-moe")
+
+
+@pytest.mark.parametrize("batch", [12, 13, 14, 15])
+def test_the_most_sequences_agree_with_the_verdict(batch):
+    """Falcon-40B with 12 layers on a GPU: ggml-alloc.c lays out a pass of 14 slots with 64 MB less than one of 13, so
+    that on a GPU of a size between 12 and 14 slots fit, and 13 do not."""
+    serving = Serving.of(
+        Architecture.from_config(models()["tiiuae/falcon-40b"].config),
+        LlamaCpp(LlamaCppOptions(n_gpu_layers=12)),
+        Precision(weights="Q4_K_M"),
+        Layout(),
+        Overhead(),
+    )
+
+    def totals(sequences):
+        return serving.on(gpus()["h100-sxm"], Workload(batch=sequences, context=4096)).memory.high
+
+    room = (totals(13) + totals(14)) // 2
+    card = gpus()["h100-sxm"].model_copy(update={"usable_mib": room // MIB})
+    workload = Workload(batch=batch, context=4096)
+    verdict = judge(serving.on(card, workload), serving, workload)
+    assert (verdict.verdict == "fits") == (batch in (12, 14))
+    assert (verdict.max_batch >= batch) == (verdict.verdict == "fits")
 
 
 SOURCE = GGUFSource(repository="Qwen/Qwen3-8B-GGUF", tag="Q4_K_M")
