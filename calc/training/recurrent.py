@@ -3,13 +3,13 @@
 from calc.model.linear_attention import GatedDeltaNet, LightningAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.training.modules import Modules
-from calc.training.tape import Backward, CountedBy, Name, TrackedTensor, scoped
+from calc.training.tape import Backward, CountedBy, Gradients, Name, Operand, scoped
 
 OUTPUT = "output of the recurrent block"
 
 
 @scoped
-def short_convolution(t: Modules, mixer: ShortConv, x: TrackedTensor) -> TrackedTensor:
+def short_convolution(t: Modules, mixer: ShortConv, x: Operand) -> Operand:
     """Two gates round a convolution of a few positions: LFM2."""
     h = mixer.d_inner
     projected = t.local(t.matrix(x, "in_proj", 3 * h, "gates and states of the convolution"))
@@ -23,7 +23,7 @@ def short_convolution(t: Modules, mixer: ShortConv, x: TrackedTensor) -> Tracked
 
 
 @scoped
-def mixed_by_convolution(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def mixed_by_convolution(t: Modules, x: Operand) -> Operand:
     """silu of a convolution over a few positions (`causal_conv1d_fn`), which saves its input."""
     label = "output of the convolution"
     if t.autocast:
@@ -32,13 +32,13 @@ def mixed_by_convolution(t: Modules, x: TrackedTensor) -> TrackedTensor:
     return t.activation(t.slice(out, out.columns), "states behind the convolution")
 
 
-def chunked(t: Modules, x: TrackedTensor, chunk: int, name: Name) -> TrackedTensor:
+def chunked(t: Modules, x: Operand, chunk: int, name: Name) -> Operand:
     """F.pad to whole chunks: a copy."""
     return t.resized(x, chunk * x.columns, name, unit=CountedBy.CHUNK)
 
 
 @scoped
-def gated_norm(t: Modules, x: TrackedTensor, gate: TrackedTensor, heads: int, size: int) -> TrackedTensor:
+def gated_norm(t: Modules, x: Operand, gate: Operand, heads: int, size: int) -> Operand:
     """norm(x)·silu(gate) with the gate in 32 bits (`Qwen3_5RMSNormGated`)."""
     before, label = x.width, "normed output of the scan"
     wide = t.local(t.cast(x, 4, label))
@@ -52,14 +52,8 @@ def gated_norm(t: Modules, x: TrackedTensor, gate: TrackedTensor, heads: int, si
 
 @scoped
 def scan_over_chunks(
-    t: Modules,
-    out: TrackedTensor,
-    new_values: TrackedTensor,
-    parts: tuple[TrackedTensor, ...],
-    *,
-    values: int,
-    state: int,
-) -> TrackedTensor:
+    t: Modules, out: Operand, new_values: Operand, parts: tuple[Operand, ...], *, values: int, state: int
+) -> Operand:
     """One chunk after the other: each saves its part of all inputs, the values that it adds and the state before it; in
     copies of 16 bits under autocast, where the first chunk needs no input but for its products within, and the last
     none for a state that nobody reads. Going back, the gradient of each input is put into zeros as large as the whole,
@@ -71,10 +65,10 @@ def scan_over_chunks(
     inputs = [new_values, *parts]
     widest = max(part.size for part in inputs)
 
-    def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+    def backward(gradient: Operand) -> Gradients:
         copy = t.again(gradient)
         t.free(gradient)
-        of_inputs: list[TrackedTensor | None] = [t.gradient(part) for part in inputs]
+        of_inputs: Gradients = [t.gradient(part) for part in inputs]
         zeros = t.gradient(widest)
         t.gradient(widest, copy, zeros)
         return of_inputs
@@ -82,7 +76,7 @@ def scan_over_chunks(
     return t.record(out.view(), inputs, backward, saved)
 
 
-def saved_by_chunks(t: Modules, parts: tuple[TrackedTensor, ...], values: int, state: int) -> list[TrackedTensor]:
+def saved_by_chunks(t: Modules, parts: tuple[Operand, ...], values: int, state: int) -> list[Operand]:
     """Tensors that chunks save besides their parts of the inputs."""
     if not t.autocast:
         columns = {"values of chunks": values, "states of chunks": state}
@@ -98,8 +92,8 @@ def saved_by_chunks(t: Modules, parts: tuple[TrackedTensor, ...], values: int, s
 
 @scoped
 def einsum(
-    t: Modules, a: TrackedTensor, b: TrackedTensor, columns: int, name: Name, copies: tuple[bool, bool] = (True, True)
-) -> TrackedTensor:
+    t: Modules, a: Operand, b: Operand, columns: int, name: Name, copies: tuple[bool, bool] = (True, True)
+) -> Operand:
     """torch.einsum as one product, for which factors are copied that do not lie so; in 16 bits under autocast."""
     label = "factors of products within chunks"
     if t.autocast:
@@ -112,13 +106,13 @@ def einsum(
 # `Qwen3_5GatedDeltaNet` and `torch_chunk_gated_delta_rule`; Qwen3-Next's and OLMo Hybrid's are the same).
 
 
-Projected = tuple[TrackedTensor, TrackedTensor | None, TrackedTensor, TrackedTensor, TrackedTensor | None]
+Projected = tuple[Operand, Operand | None, Operand, Operand, Operand | None]
 """Queries, keys and values side by side, the gate (None: it is made after the scan), what strengths and decays are made
 of, and what the layer holds on to without a need."""
 
 
 @scoped
-def gated_delta(t: Modules, mixer: GatedDeltaNet, x: TrackedTensor) -> TrackedTensor:
+def gated_delta(t: Modules, mixer: GatedDeltaNet, x: Operand) -> Operand:
     """Projections, a convolution, the delta rule, and a norm with a gate."""
     k, v = mixer.n_k * mixer.d_k, mixer.n_v * mixer.d_v
     mixed, z, b, a, extra = projections(t, mixer, x)
@@ -135,7 +129,7 @@ def gated_delta(t: Modules, mixer: GatedDeltaNet, x: TrackedTensor) -> TrackedTe
 
 
 @scoped
-def projections(t: Modules, mixer: GatedDeltaNet, x: TrackedTensor) -> Projected:
+def projections(t: Modules, mixer: GatedDeltaNet, x: Operand) -> Projected:
     """Queries, keys and values side by side, a gate, and what strengths and decays are made of."""
     k, v, label = mixer.n_k * mixer.d_k, mixer.n_v * mixer.d_v, "queries, keys and values"
     if t.packs("in_q", "in_z"):
@@ -146,7 +140,7 @@ def projections(t: Modules, mixer: GatedDeltaNet, x: TrackedTensor) -> Projected
         return t.concatenate(parts[:3], label), parts[3], b, a, both
     if t.packs("in_q", "in_k", "in_v"):
         mixed = t.matrix(x, "in_q", 2 * k + v, label)
-        z: TrackedTensor | None = t.matrix(x, "in_z", v, "gate of the recurrent block")
+        z: Operand | None = t.matrix(x, "in_z", v, "gate of the recurrent block")
     else:
         parts = [t.matrix(x, f"in_{name}", columns, label) for name, columns in (("q", k), ("k", k), ("v", v))]
         mixed, z = t.concatenate(parts, label), None
@@ -155,7 +149,7 @@ def projections(t: Modules, mixer: GatedDeltaNet, x: TrackedTensor) -> Projected
 
 
 @scoped
-def decays(t: Modules, mixer: GatedDeltaNet, a: TrackedTensor) -> TrackedTensor:
+def decays(t: Modules, mixer: GatedDeltaNet, a: Operand) -> Operand:
     """-exp(A)·softplus(a + bias), in 32 bits."""
     label = "decays in 32 bits"
     bias, rate = t.parameter(mixer.n_v), t.parameter(mixer.n_v, 4)
@@ -164,14 +158,8 @@ def decays(t: Modules, mixer: GatedDeltaNet, a: TrackedTensor) -> TrackedTensor:
 
 @scoped
 def delta_rule(
-    t: Modules,
-    mixer: GatedDeltaNet,
-    query: TrackedTensor,
-    key: TrackedTensor,
-    value: TrackedTensor,
-    strength: TrackedTensor,
-    decay: TrackedTensor,
-) -> TrackedTensor:
+    t: Modules, mixer: GatedDeltaNet, query: Operand, key: Operand, value: Operand, strength: Operand, decay: Operand
+) -> Operand:
     """`torch_chunk_gated_delta_rule`, in 32 bits: within chunks of 64 tokens all at once, from chunk to chunk by a
     state for each head."""
     n, d_k, d_v, c, before = mixer.n_v, mixer.d_k, mixer.d_v, mixer.chunk, query.width
@@ -216,7 +204,7 @@ def delta_rule(
 
 
 @scoped
-def lightning(t: Modules, mixer: LightningAttention, x: TrackedTensor) -> TrackedTensor:
+def lightning(t: Modules, mixer: LightningAttention, x: Operand) -> Operand:
     """Activated queries, keys and values, attention block by block, a norm and a gate."""
     wide, label = mixer.n_heads * mixer.d_head, "queries, keys and values"
     packed = t.local(t.activation(t.matrix(x, "qkv_proj", 3 * wide, label), label))
@@ -230,9 +218,7 @@ def lightning(t: Modules, mixer: LightningAttention, x: TrackedTensor) -> Tracke
 
 
 @scoped
-def by_blocks(
-    t: Modules, mixer: LightningAttention, q: TrackedTensor, k: TrackedTensor, v: TrackedTensor
-) -> TrackedTensor:
+def by_blocks(t: Modules, mixer: LightningAttention, q: Operand, k: Operand, v: Operand) -> Operand:
     """Each block saves its decayed scores, decayed queries and keys for the states of other blocks, and the state
     before it. Going back, the gradients of blocks are put into zeros as large as the whole."""
     n, c, wide, width = mixer.n_heads, mixer.chunk, q.columns, t.width if t.autocast else q.width
@@ -247,12 +233,12 @@ def by_blocks(
     return t.record(out, inputs, part_by_part(t, *inputs), saved)
 
 
-def part_by_part(t: Modules, *inputs: TrackedTensor) -> Backward:
+def part_by_part(t: Modules, *inputs: Operand) -> Backward:
     """The backward of a loop over parts of all tokens, each of which puts the gradient of its own part into zeros as
     large as the whole."""
 
-    def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-        of_inputs: list[TrackedTensor | None] = [t.gradient(part) for part in inputs]
+    def backward(gradient: Operand) -> Gradients:
+        of_inputs: Gradients = [t.gradient(part) for part in inputs]
         t.into_zeros(inputs[0])
         return of_inputs
 
@@ -270,7 +256,7 @@ PAIRS = "decays between tokens of a chunk"
 
 
 @scoped
-def state_space(t: Modules, mixer: Mamba2, x: TrackedTensor) -> TrackedTensor:
+def state_space(t: Modules, mixer: Mamba2, x: Operand) -> Operand:
     """A projection, a convolution, the scan, and a norm with a gate before it."""
     inner, shared = mixer.n_heads * mixer.d_head, mixer.n_groups * mixer.d_state
     hidden, before = x.columns, x.width
@@ -291,7 +277,7 @@ def state_space(t: Modules, mixer: Mamba2, x: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def gated_output(t: Modules, mixer: Mamba2, y: TrackedTensor, gate: TrackedTensor) -> TrackedTensor:
+def gated_output(t: Modules, mixer: Mamba2, y: Operand, gate: Operand) -> Operand:
     """norm(y·silu(gate)), in 32 bits; or without a norm, in the type of the gate."""
     label = "gated output of the scan"
     if not mixer.norm:
@@ -302,14 +288,7 @@ def gated_output(t: Modules, mixer: Mamba2, y: TrackedTensor, gate: TrackedTenso
 
 
 @scoped
-def chunk_scan(
-    t: Modules,
-    mixer: Mamba2,
-    values: TrackedTensor,
-    keys: TrackedTensor,
-    queries: TrackedTensor,
-    step: TrackedTensor,
-) -> TrackedTensor:
+def chunk_scan(t: Modules, mixer: Mamba2, values: Operand, keys: Operand, queries: Operand, step: Operand) -> Operand:
     """`mamba2_chunk_scan`, in 32 bits: products of all tokens within chunks, the state of each chunk, and what that of
     those before adds."""
     n, c, wide = mixer.n_heads, mixer.chunk, mixer.n_heads * mixer.d_state
@@ -342,13 +321,11 @@ def chunk_scan(
     across = t.local(t.multiply(carried, out_decay, WITHIN))
     out = t.add(t.copied_view(t.add(within, across, WITHIN), WITHIN), residual, WITHIN)
     # the memory of chunks by tokens
-    return t.record(
-        out.view(inner, CountedBy.TOKEN), [out], lambda gradient: [TrackedTensor(gradient.storage, *out.size)]
-    )
+    return t.record(out.view(inner, CountedBy.TOKEN), [out], lambda gradient: [Operand(gradient.storage, *out.size)])
 
 
 @scoped
-def segment_sums(t: Modules, decay: TrackedTensor, pairs: int) -> TrackedTensor:
+def segment_sums(t: Modules, decay: Operand, pairs: int) -> Operand:
     """`segment_sum`: decays repeated for all pairs of tokens, masked, summed up, and masked again."""
 
     out = t.new(PAIRS, pairs, decay.width, decay.unit)
@@ -359,7 +336,7 @@ def segment_sums(t: Modules, decay: TrackedTensor, pairs: int) -> TrackedTensor:
 
 
 @scoped
-def states_before(t: Modules, states: TrackedTensor, state: int) -> TrackedTensor:
+def states_before(t: Modules, states: Operand, state: int) -> Operand:
     """The state before each chunk, of all before it: a product that saves the states, which are joined to that before
     the first."""
     label, width = "states of chunks", states.width
@@ -386,7 +363,7 @@ STATES = "states of the scan"
 
 
 @scoped
-def selective_scan(t: Modules, mixer: Mamba, x: TrackedTensor) -> TrackedTensor:
+def selective_scan(t: Modules, mixer: Mamba, x: Operand) -> Operand:
     """A projection, a convolution, what the states depend on, the scan with a gate, and the output."""
     inner, states, before = mixer.d_inner, mixer.d_state, x.width
     projected = t.local(t.matrix(x, "in_proj", 2 * inner, "projected states", bias=mixer.bias))
@@ -406,14 +383,7 @@ def selective_scan(t: Modules, mixer: Mamba, x: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def scanned(
-    t: Modules,
-    mixer: Mamba,
-    values: TrackedTensor,
-    step: TrackedTensor,
-    keys: TrackedTensor,
-    queries: TrackedTensor,
-) -> TrackedTensor:
+def scanned(t: Modules, mixer: Mamba, values: Operand, step: Operand, keys: Operand, queries: Operand) -> Operand:
     """`mamba_selective_scan`: each token's decays and updates of the whole state, then one state after the other."""
     inner, wide = mixer.d_inner, mixer.d_inner * mixer.d_state
     step = t.add_weight(step, t.parameter(inner, step.width), STEPS)
@@ -430,8 +400,8 @@ def scanned(
 
 @scoped
 def token_by_token(
-    t: Modules, decays: TrackedTensor, updates: TrackedTensor, queries: TrackedTensor, columns: int, width: int
-) -> TrackedTensor:
+    t: Modules, decays: Operand, updates: Operand, queries: Operand, columns: int, width: int
+) -> Operand:
     """The state of each token is saved twice, in 32 bits and as it is read; going back, the gradients of decays and
     updates are put into zeros as large as those of all tokens, token by token, and added up."""
     saved = [decays.storage, queries.storage]
