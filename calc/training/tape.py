@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import wraps
 from operator import ge
-from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from calc.budget import spend
 
@@ -349,6 +349,7 @@ class Profile:
     keeps_input: bool  # whether what it reads waits for its backward pass
     waiting: frozenset[int]  # the storages that do
     contents: dict[int, Any] = field(default_factory=dict)  # after an event, once it was asked for
+    components: dict[int, Any] = field(default_factory=dict)  # likewise
 
 
 def alive_after(events: list[int], event: int) -> list[int]:
@@ -452,27 +453,13 @@ class Meter:
                 unit, nbytes = sizes[-1 - number]
                 alive[unit] -= nbytes
         self.event = event
-        return tuple(undominated([*tops, Top(tuple(alive), event)]))
+        return undominated([*tops, Top(tuple(alive), event)])
 
 
-class TakesBytes(Protocol):
-    """Anything with bytes by units."""
-
-    @property
-    def bytes(self) -> Bytes: ...
-
-
-AnyMoment = TypeVar("AnyMoment", bound=TakesBytes)
-
-
-def undominated(points: Iterable[AnyMoment]) -> list[AnyMoment]:
+def undominated(tops: Iterable[Top]) -> tuple[Top, ...]:
     """Moments that are the peak for some batch and length."""
-    best: list[AnyMoment] = []
-    for moment in sorted(points, key=lambda moment: moment.bytes[::-1], reverse=True):
-        nbytes = moment.bytes
-        for other in best:
-            if all(map(ge, other.bytes, nbytes)):
-                break
-        else:
-            best.append(moment)
-    return best
+    best: list[Top] = []
+    for top in sorted(tops, key=lambda top: top.bytes[::-1], reverse=True):
+        if not any(all(map(ge, other.bytes, top.bytes)) for other in best):
+            best.append(top)
+    return tuple(best)

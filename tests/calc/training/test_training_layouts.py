@@ -51,11 +51,11 @@ def test_the_peak_is_that_of_every_depth(model, recipe, layout, work):
     layout, work = TrainingLayout(**layout), TrainingWorkload(**work)
     step = Training(ARCHITECTURES[model], TrainingScenario(workload=work, recipe=RECIPES[recipe], layout=layout))
     course = step.stage(0, single=False).course
-    everywhere = [moment for here in (*course.forward(), *course.backward()) for moment in here.step_moments()]
+    everywhere = [(alive, top) for _, alive, _, tops in (*course.forward(), *course.backward()) for top in tops]
     for micro_batch, sequence in ((1, 1), (1, 128), (2, 4096), (64, 1000), (1, 2**20)):
         units = step.units(micro_batch, sequence)
-        peaks = [dot(moment.bytes, units) for moments in course.step_moments.values() for moment in moments]
-        assert max(peaks) == max(dot(moment.bytes, units) for moment in everywhere)
+        peaks = [dot(moment.bytes, units) for way in (False, True) for moment in course.peaks(units, backward=way)]
+        assert max(peaks) == max(dot(alive.bytes, units) + dot(top.bytes, units) for alive, top in everywhere)
 
 
 @pytest.mark.parametrize(("recipe", "layout"), [("bf16", {"pp": 4}), ("autocast", {"pp": 4, "dp": 4, "zero": 3})])
