@@ -123,12 +123,12 @@ class TakesBytes(Protocol):
 AnyMoment = TypeVar("AnyMoment", bound=TakesBytes)
 
 
-def largest(moments: Sequence[AnyMoment], units: Bytes) -> AnyMoment:
+def largest(candidates: Sequence[AnyMoment], units: Bytes) -> AnyMoment:
     """The first moment with most bytes for a batch and a length."""
-    if len(moments) == 1:
-        return moments[0]
-    sizes = [dot(moment.bytes, units) for moment in moments]
-    return moments[sizes.index(max(sizes))]
+    if len(candidates) == 1:
+        return candidates[0]
+    sizes = [dot(moment.bytes, units) for moment in candidates]
+    return candidates[sizes.index(max(sizes))]
 
 
 PartAtWork = tuple[Phase, Profile | None, tuple[Top, ...]]
@@ -845,15 +845,15 @@ class TrainingStage:
 
     def peaks(self, units: Bytes) -> list[Moment]:
         """The largest moments of each phase, for a batch and a length."""
-        moments = [*self.steps, *self.without_gradients(units), *self.passes(units)]
-        return moments if self.value is None else list(self.with_value(moments, self.value, units))
+        candidates = [*self.steps, *self.without_gradients(units), *self.passes(units)]
+        return candidates if self.value is None else list(self.with_value(candidates, self.value, units))
 
     @property
     def divided(self) -> int:
         """Bytes of weights, and of what belongs to them, that are there all the time."""
         return self.states.standing + (self.states.gradients if self.recipe.buffers else 0)
 
-    def with_value(self, moments: list[Moment], value: "TrainingStage", units: Bytes) -> Iterator[Moment]:
+    def with_value(self, candidates: list[Moment], value: "TrainingStage", units: Bytes) -> Iterator[Moment]:
         """The moments of a policy and a value model that are trained together: the latter runs first, waits, and goes
         back last, when all of the policy's gradients are there. What the training loop holds of the policy's outputs it
         holds through the update."""
@@ -863,6 +863,6 @@ class TrainingStage:
         gradients = Tensors(once(value.states.gradients), "gradients", "gradients")
         updating = standing.plus([outputs, gradients, value.updating()])
         resident = {"forward": waiting, "loss": waiting, "backward": waiting, "optimizer": updating}
-        yield from (resident.get(moment.phase, standing).merged_with(moment) for moment in moments)
+        yield from (resident.get(moment.phase, standing).merged_with(moment) for moment in candidates)
         own = Moment().plus([*self.constant(), outputs, Tensors(once(self.states.gradients), "gradients", "gradients")])
         yield from (own.merged_with(moment) for moment in value.peaks(units) if moment.phase == "backward")

@@ -333,22 +333,18 @@ class Training:
 
     def by_phase(self) -> dict[Phase, TrainingMemory]:
         """Bytes on the most loaded GPU at the peak of each phase."""
-        return {phase: self._weighed(moment, self.size) for phase, moment in self.peak_moments.items()}
+        return {phase: self._weighed(moment, self.size) for phase, moment in self._peaks_of_phases(self.size).items()}
 
     def phases(self, size: Bytes | None = None) -> dict[Phase, tuple[Part, ...]]:
         """Tensors on the most loaded GPU at the peak of each phase, by name. `size` is the batch by units, where
         it is traced."""
-        peaks = self.peak_moments if size is None else self._peaks_of_phases(size)
-        return {phase: parts_of(moment, size or self.size) for phase, moment in peaks.items()}
-
-    @cached_property
-    def peak_moments(self) -> dict[Phase, Moment]:
-        return self._peaks_of_phases(self.size)
+        size = size or self.size
+        return {phase: parts_of(moment, size) for phase, moment in self._peaks_of_phases(size).items()}
 
     def _peaks_of_phases(self, size: Bytes) -> dict[Phase, Moment]:
         peaks = self.stage(self.most_loaded, single=self.is_single(self.work.micro_batch)).peaks(size)
         phases = ((phase, [moment for moment in peaks if moment.phase == phase]) for phase in PHASES)
-        return {phase: largest(moments, size) for phase, moments in phases if moments}
+        return {phase: largest(candidates, size) for phase, candidates in phases if candidates}
 
     def _memory(self, index: int, micro_batch: int, sequence: int) -> TrainingMemory:
         size = self.units(micro_batch, sequence)
@@ -434,17 +430,12 @@ class Training:
         """Whether it does as it is, even at the high end of the overhead."""
         return self.required.high <= usable
 
-    @property
-    def gathers_experts(self) -> bool:
-        """Whether FSDP would gather routed experts, which stand in one tensor: each of many ranks has whole ones of
-        them."""
-        return not self.recipe.buffers and bool(self.rank.experts)
-
     def replica_bounds(self, most: int) -> list[int]:
         """Numbers of replicas up to each of which, in turn, the fewest are looked for: `most`, for more never hold
-        more. But where experts are gathered, ranks that do not divide them evenly fill up with more, and beyond as many
-        ranks as experts each has one: there also powers of two and the number of experts."""
-        if not self.gathers_experts:
+        more. But where FSDP would gather routed experts, which stand in one tensor, ranks that do not divide them
+        evenly fill up with more, and beyond as many ranks as experts each has one: there also powers of two and the
+        number of experts."""
+        if self.recipe.buffers or not self.rank.experts:
             return [most]
         experts = {moe.n_experts for moe in self.rank.experts}
         return sorted(n for n in {most, *experts, *(2**i for i in range(1, most.bit_length()))} if 1 < n <= most)

@@ -45,8 +45,8 @@ NOTHING: Bytes = (0,) * len(CountedBy)
 
 
 @dataclass(eq=False, slots=True)
-class Operand:
-    """A tensor that operations read or make: so many columns for each of a unit, of `width` bytes, in the storage of
+class Tracked:
+    """A tensor that the tape tracks: so many columns for each of a unit, of `width` bytes, in the storage of
     this number. A weight has none here: it is counted with the weights."""
 
     storage: int | None
@@ -68,15 +68,15 @@ class Operand:
         *,
         node: "Node | None" = None,
         by_heads: bool = False,
-    ) -> "Operand":
+    ) -> "Tracked":
         """Another tensor in the same memory, by default as large."""
         columns, unit = self.columns if columns is None else columns, self.unit if unit is None else unit
-        return Operand(self.storage, columns, self.width, unit, node, by_heads=by_heads)
+        return Tracked(self.storage, columns, self.width, unit, node, by_heads=by_heads)
 
 
-Gradients = Sequence[Operand | None]
+Gradients = Sequence[Tracked | None]
 """Gradients of an operation's inputs; None: no gradient passes there."""
-Backward = Callable[[Operand], Gradients]
+Backward = Callable[[Tracked], Gradients]
 """Gradients of an operation's inputs, from that of its output."""
 
 
@@ -87,7 +87,7 @@ class Node:
     inputs: Sequence[tuple["Node", int] | None] = ()
     backward: Backward | None = None
     saved: Sequence[int | None] = ()
-    gradients: list[Operand | None] = field(default_factory=lambda: [None])  # of its outputs
+    gradients: list[Tracked | None] = field(default_factory=lambda: [None])  # of its outputs
     part: "Checkpointed | None" = None  # where to find what it saved, under which number
     place: int = 0
 
@@ -98,7 +98,7 @@ class Checkpointed:
     again, as far as the last that saves anything (`torch/utils/checkpoint.py`, `_StopRecomputationError`)."""
 
     run: Callable[[], None]  # nothing but what is saved outlives it
-    inputs: Sequence[Operand]
+    inputs: Sequence[Tracked]
     count: int = 0  # nodes that save something
     unread: list[int] = field(default_factory=list)  # without a gradient: in memory until all others have gone
     saved: list[Sequence[int | None]] | None = None  # by each of them, once it has run again
@@ -124,12 +124,12 @@ class Tape:
         self.nodes: list[Node] = []
         self.weights: list[Accumulator] = []  # those that have a gradient
         self.leaves: list[Node] = []  # of what the part reads, whose gradients it hands on
-        self.casts: dict[Operand, Operand] = {}  # of weights, which autocast keeps until its region ends
-        self.outputs: list[Operand] = []  # what a training loop holds until the backward pass is over
+        self.casts: dict[Tracked, Tracked] = {}  # of weights, which autocast keeps until its region ends
+        self.outputs: list[Tracked] = []  # what a training loop holds until the backward pass is over
         self.mark: int | None = None  # uses before the loss
         self.left_autocast: int | None = None  # uses before autocast ended, where a trainer's loss stands outside of it
         self.reference: int | None = None  # uses before the reference runs
-        self.scopes: list[list[Operand]] = []  # what each function that runs holds until it returns
+        self.scopes: list[list[Tracked]] = []  # what each function that runs holds until it returns
         self.recording = True
         self.part: Checkpointed | None = None  # that runs now
         self.keeps_gradients = True  # False: they are added to those of earlier micro-batches
@@ -140,21 +140,21 @@ class Tape:
         columns: int,
         width: int,
         unit: CountedBy = CountedBy.TOKEN,
-        *read: Operand | None,
+        *read: Tracked | None,
         by_heads: bool = False,
-    ) -> Operand:
+    ) -> Tracked:
         """A tensor in memory of its own, and what is read to make it."""
         number = len(self.sizes)
         self.sizes.append((name, unit, columns * width))
         self.uses.append(number)
         if read:
             self.use(*read)
-        return Operand(number, columns, width, unit, by_heads=by_heads)
+        return Tracked(number, columns, width, unit, by_heads=by_heads)
 
-    def like(self, name: Name, tensor: Operand, *read: Operand | None) -> Operand:
+    def like(self, name: Name, tensor: Tracked, *read: Tracked | None) -> Tracked:
         return self.new(name, tensor.columns, tensor.width, tensor.unit, *read, by_heads=tensor.by_heads)
 
-    def use(self, *tensors: Operand | None) -> None:
+    def use(self, *tensors: Tracked | None) -> None:
         """Note that tensors are still in memory."""
         for tensor in tensors:
             if tensor is not None and tensor.storage is not None:
@@ -165,34 +165,34 @@ class Tape:
         self.uses += [number for number in saved if number is not None]
 
     @contextmanager
-    def alive(self, *tensors: Operand | None) -> Iterator[None]:
+    def alive(self, *tensors: Tracked | None) -> Iterator[None]:
         """Tensors that are in memory until the block ends, whatever reads them last."""
         try:
             yield
         finally:
             self.use(*tensors)
 
-    def local(self, tensor: Operand) -> Operand:
+    def local(self, tensor: Tracked) -> Tracked:
         """A tensor that is in memory until the function in which it is made returns."""
         self.scopes[-1].append(tensor)
         return tensor
 
-    def free(self, *tensors: Operand) -> None:
+    def free(self, *tensors: Tracked) -> None:
         """Let go of what a function holds before it returns."""
         self.use(*tensors)
         for tensor in tensors:
             if tensor in self.scopes[-1]:
                 self.scopes[-1].remove(tensor)
 
-    def count_elsewhere(self, tensor: Operand) -> None:
+    def count_elsewhere(self, tensor: Tracked) -> None:
         """Take the size off a storage that another part of the model counts."""
         assert tensor.storage is not None
         name, unit, _ = self.sizes[tensor.storage]
         self.sizes[tensor.storage] = name, unit, 0
 
     def record(
-        self, out: Operand, inputs: Iterable[Operand], backward: Backward, saved: Sequence[int | None] = ()
-    ) -> Operand:
+        self, out: Tracked, inputs: Iterable[Tracked], backward: Backward, saved: Sequence[int | None] = ()
+    ) -> Tracked:
         """The output of an operation that has read its inputs, with its node where a gradient will pass."""
         spend()
         inputs = [*inputs]
@@ -211,7 +211,7 @@ class Tape:
         """Whether nodes keep what they save: not while a checkpointed part runs for the first time."""
         return self.recording and (self.part is None or self.part.saved is not None)
 
-    def saved_by(self, part: Checkpointed, node: Node, out: Operand) -> None:
+    def saved_by(self, part: Checkpointed, node: Node, out: Tracked) -> None:
         """A node of a checkpointed part leaves what it saves to the second run, which ends with the last of them:
         before its operation, unless that makes what is saved."""
         if part.saved is None:
@@ -233,13 +233,13 @@ class Tape:
             self.read(part.saved[place])
         node.saved, part.saved[node.place], node.part = part.saved[node.place], (), None
 
-    def leaf(self, tensor: Operand) -> Node:
+    def leaf(self, tensor: Tracked) -> Node:
         """Make a tensor one whose gradient is asked for."""
         tensor.node = Node()
         self.leaves.append(tensor.node)
         return tensor.node
 
-    def backward(self, source: tuple[Node, int], gradient: Operand) -> None:
+    def backward(self, source: tuple[Node, int], gradient: Tracked) -> None:
         """Go back from an output through all nodes, the last of the forward pass first, as PyTorch's engine does."""
         self.deliver(source, gradient)
         while self.nodes:
@@ -264,7 +264,7 @@ class Tape:
             if target is not None and result is not None:
                 self.deliver(target, result)
 
-    def deliver(self, target: tuple[Node, int], gradient: Operand) -> None:
+    def deliver(self, target: tuple[Node, int], gradient: Tracked) -> None:
         """Hand a gradient to the node that made its tensor; where there is one already, their sum."""
         node, slot = target
         waiting = node.gradients[slot]
@@ -309,7 +309,7 @@ def scoped(
 
     @wraps(function)
     def holding(tape: AnyTape, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        tape.scopes.append([argument for argument in args if type(argument) is Operand])
+        tape.scopes.append([argument for argument in args if type(argument) is Tracked])
         try:
             return function(tape, *args, **kwargs)
         finally:
@@ -364,7 +364,7 @@ def alive_after(events: list[int], event: int) -> list[int]:
 
 
 def profile(
-    tape: Tape, outside: list[Operand], inputs: list[Operand], run: Callable[[list[Operand]], Operand]
+    tape: Tape, outside: list[Tracked], inputs: list[Tracked], run: Callable[[list[Tracked]], Tracked]
 ) -> Profile:
     """Run a part forward and back. `inputs` is what it reads, which is in memory until it has run forward; what
     autocast has cast, until its region ends."""
