@@ -93,6 +93,26 @@ def test_more_replicas_may_hold_more_experts(model, gpu, usable_by):
     assert step.over(1024).memory().high > card.usable_bytes
 
 
+@pytest.mark.parametrize(
+    ("model", "recipe", "layout", "work"),
+    [
+        pytest.param(
+            "state-spaces/mamba-2.8b-hf",
+            "bf16",
+            {"dp": 8, "zero": 3, "reshard_after_forward": False},
+            {"recompute": "full"},
+            id="not resharded",
+        ),
+        pytest.param("google/gemma-2-9b", "bf16", {}, {"method": "lora", "sequence": 16_384}, id="adapters"),
+    ],
+)
+def test_the_fewest_gpus_are_those_of_trying_one_after_the_other(model, recipe, layout, work):
+    """Passes peak at moments at which not all that is divided over the replicas is there."""
+    step, card = training(model, recipe, layout=TrainingLayout(**layout), **work), gpus()["rtx-4090"]
+    tried = (n for n in range(1, 1025) if step.over(n).memory().high <= card.usable_bytes)
+    assert judge_training(card, step).min_gpus == next(tried, None)
+
+
 def test_shards_in_cpu_memory_beside_torchtune():
     """README of torchtune: Llama-3.1-70B in full on 8 A100 with CPU offload and a fused optimizer, two sequences of
     2,048 packed tokens, 13.9 GiB a GPU; its recipes/configs/llama3_1/70B_full.yaml shards embedding and head apart."""
