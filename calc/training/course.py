@@ -2,6 +2,7 @@
 batch and length; and by name: the parts whose sum is the number. A `Course` is a micro-batch on its way through one
 piece of the stage, a `TrainingStage` that and all that is there besides."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
@@ -52,10 +53,6 @@ class Tensors(NamedTuple):
         labels = contents(self.profile, self.event)
         return ((label, times(self.times, nbytes)) for label, nbytes in labels.items())
 
-    def components(self) -> Iterable[tuple[TrainingComponent, Bytes]]:
-        """Bytes by component, of one of so many times."""
-        return ((self.component, self.bytes),) if self.profile is None else components(self.profile, self.event)
-
 
 @dataclass(eq=False)
 class Moment:
@@ -90,9 +87,15 @@ class Moment:
     def by_component(self, units: Bytes) -> dict[TrainingComponent, int]:
         """Bytes of each component for a batch and a length."""
         sizes = dict.fromkeys(get_args(TrainingComponent), 0)
+        parts = defaultdict[tuple[Profile, int], int](int)  # how often each is there: layers of a kind are in many runs
         for tensors in self.tensors:
-            for component, nbytes in tensors.components():
-                sizes[component] += tensors.times * dot(nbytes, units)
+            if tensors.profile is None:
+                sizes[tensors.component] += dot(tensors.bytes, units)
+            else:
+                parts[tensors.profile, tensors.event] += tensors.times
+        for (profile, event), count in parts.items():
+            for component, nbytes in components(profile, event):
+                sizes[component] += count * dot(nbytes, units)
         return sizes
 
 
