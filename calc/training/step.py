@@ -333,13 +333,17 @@ class Training:
 
     def by_phase(self) -> dict[Phase, TrainingMemory]:
         """Bytes on the most loaded GPU at the peak of each phase."""
-        return {phase: self._weighed(moment, self.size) for phase, moment in self._peaks_of_phases(self.size).items()}
+        return {phase: self._weighed(moment, self.size) for phase, moment in self.peak_moments.items()}
 
     def phases(self, size: Bytes | None = None) -> dict[Phase, tuple[Part, ...]]:
         """Tensors on the most loaded GPU at the peak of each phase, by name. `size` is the batch by units, where
         it is traced."""
-        size = size or self.size
-        return {phase: parts_of(moment, size) for phase, moment in self._peaks_of_phases(size).items()}
+        peaks = self.peak_moments if size is None else self._peaks_of_phases(size)
+        return {phase: parts_of(moment, size or self.size) for phase, moment in peaks.items()}
+
+    @cached_property
+    def peak_moments(self) -> dict[Phase, Moment]:
+        return self._peaks_of_phases(self.size)
 
     def _peaks_of_phases(self, size: Bytes) -> dict[Phase, Moment]:
         peaks = self.stage(self.most_loaded, single=self.is_single(self.work.micro_batch)).peaks(size)
