@@ -8,7 +8,6 @@ reading that is marked as inferred was chosen with the figure in sight, so that 
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, Literal
 
 from benchmarks.accuracy import found
@@ -93,8 +92,9 @@ class Case:
         stage = training.stage(0, single=work.micro_batch == 1)
         units = training.units(work.micro_batch, work.sequence)
         peaks = dict.fromkeys(("computing", BUFFER, SHARDS), 0)
-        course = (here.step_moments() for here in (*stage.course.forward(), *stage.course.backward()))
-        for moment in (*stage.steps, *map(stage.during.merged_with, chain.from_iterable(course))):
+        course = (here for way in (stage.course.forward(), stage.course.backward()) for here in way)
+        moments = (here.at(top) for here in course for top in here.tops)
+        for moment in (*stage.steps, *map(stage.during.merged_with, moments)):
             here = dict.fromkeys(peaks, 0)
             for tensors in moment.tensors:
                 here[tensors.name if tensors.name in here else "computing"] += dot(tensors.bytes, units)

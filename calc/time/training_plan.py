@@ -30,7 +30,6 @@ from calc.training import (
     TrainingScenario,
     TrainingWorkload,
     check_modelled,
-    dot,
     interleaves,
 )
 from calc.units import GIB
@@ -147,8 +146,7 @@ class TrainingSearch:
     def peak_bytes(self, layout: TrainingLayout, recompute: Recompute, n: int) -> int:
         """Bytes on the most loaded GPU at a micro-batch, overhead apart."""
         training = self.training(layout, recompute, self.share(layout) // n)
-        units = training.units(n, self.work.sequence)
-        return max(dot(peak, units) for peak in training.peaks(single=n == 1))
+        return training.heaviest(training.units(n, self.work.sequence), single=n == 1)[0]
 
     def candidate(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute) -> "TimedStep | None":
         """The largest micro-batch of a layout and recomputation that fits a GPU; None where none does."""

@@ -6,15 +6,15 @@ from calc.model.attention import GQA
 from calc.model.compressed_attention import CompressedAttention
 from calc.model.mla import LatentAttention
 from calc.training.modules import Modules, Rotary
-from calc.training.tape import CountedBy, TrackedTensor, scoped
+from calc.training.tape import CountedBy, Tracked, scoped
 
 OUTPUT = "output of the attention block"
 TOKEN_BY_TOKEN = "output of attention, token by token"
-OptionalTensor = TypeVar("OptionalTensor", TrackedTensor, None)
+OptionalTensor = TypeVar("OptionalTensor", Tracked, None)
 
 
 @scoped
-def grouped_query(t: Modules, mixer: GQA, x: TrackedTensor) -> TrackedTensor:
+def grouped_query(t: Modules, mixer: GQA, x: Tracked) -> Tracked:
     """The output of grouped-query attention: the `Attention` modules of Llama and its kin."""
     d_v, columns, rotary = mixer.d_v or mixer.d_head, x.columns, t.rotary
     if t.kernels.multiplied:
@@ -51,7 +51,7 @@ def grouped_query(t: Modules, mixer: GQA, x: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def with_shared_keys(t: Modules, mixer: GQA, x: TrackedTensor) -> TrackedTensor:
+def with_shared_keys(t: Modules, mixer: GQA, x: Tracked) -> Tracked:
     """Attention to the keys and values of an earlier layer: Gemma 3n and 4. These are that layer's, and so is what
     waits of their gradients, to which this layer's are added."""
     columns = mixer.n_q * mixer.d_head
@@ -65,7 +65,7 @@ def with_shared_keys(t: Modules, mixer: GQA, x: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def difference(t: Modules, mixer: GQA, q: TrackedTensor, k: TrackedTensor, v: TrackedTensor) -> TrackedTensor:
+def difference(t: Modules, mixer: GQA, q: Tracked, k: Tracked, v: Tracked) -> Tracked:
     """Differential attention, arXiv:2410.05258: the outputs with the first half of the value heads and with the second,
     side by side; of their heads the last half, times a number, are taken off the first (`modeling_diffllama.py`)."""
     half, heads, label = v.columns // 2, mixer.n_q // 2, "difference of attentions"
@@ -82,9 +82,7 @@ def difference(t: Modules, mixer: GQA, q: TrackedTensor, k: TrackedTensor, v: Tr
 
 
 @scoped
-def projections(
-    t: Modules, mixer: GQA, x: TrackedTensor
-) -> tuple[TrackedTensor, TrackedTensor, TrackedTensor, TrackedTensor | None]:
+def projections(t: Modules, mixer: GQA, x: Tracked) -> tuple[Tracked, Tracked, Tracked, Tracked | None]:
     """Queries, keys, values and a gate: each by a matrix, or views of what one matrix makes."""
     d_v = mixer.d_v or mixer.d_head
     q = mixer.n_q * mixer.d_head
@@ -106,7 +104,7 @@ def projections(
 
 
 @scoped
-def head_norms(t: Modules, mixer: GQA, q: TrackedTensor, k: OptionalTensor) -> tuple[TrackedTensor, OptionalTensor]:
+def head_norms(t: Modules, mixer: GQA, q: Tracked, k: OptionalTensor) -> tuple[Tracked, OptionalTensor]:
     """Norms of queries and keys, of all columns or head by head; of the kind that the layer has."""
     if mixer.qk_norm == "none":
         return q, k
@@ -118,8 +116,8 @@ def head_norms(t: Modules, mixer: GQA, q: TrackedTensor, k: OptionalTensor) -> t
 
 @scoped
 def attend(
-    t: Modules, q: TrackedTensor, k: TrackedTensor, v: TrackedTensor, n_q: int, n_kv: int, columns: int, *, sinks: bool
-) -> TrackedTensor:
+    t: Modules, q: Tracked, k: Tracked, v: Tracked, n_q: int, n_kv: int, columns: int, *, sinks: bool
+) -> Tracked:
     """softmax(q·kᵀ)·v in one kernel, or step by step, which may be left to the way back (arXiv:2205.05198 section
     5)."""
     if t.settings.flash:
@@ -127,7 +125,7 @@ def attend(
             k, v = repeated(t, k, v, n_q // n_kv)
         return t.flash_attention(q, k, v, n_q, columns)
 
-    def eagerly(q: TrackedTensor, k: TrackedTensor, v: TrackedTensor) -> TrackedTensor:
+    def eagerly(q: Tracked, k: Tracked, v: Tracked) -> Tracked:
         return step_by_step(t, q, k, v, n_q, n_kv, columns, sinks=sinks)
 
     if t.settings.recompute_scores:
@@ -137,8 +135,8 @@ def attend(
 
 @scoped
 def step_by_step(
-    t: Modules, q: TrackedTensor, k: TrackedTensor, v: TrackedTensor, n_q: int, n_kv: int, columns: int, *, sinks: bool
-) -> TrackedTensor:
+    t: Modules, q: Tracked, k: Tracked, v: Tracked, n_q: int, n_kv: int, columns: int, *, sinks: bool
+) -> Tracked:
     if n_kv == 1 < n_q and t.settings.single:
         k, v = t.expanded(k, n_q), t.expanded(v, n_q)
     else:
@@ -148,12 +146,12 @@ def step_by_step(
 
 
 @scoped
-def repeated(t: Modules, k: TrackedTensor, v: TrackedTensor, times: int) -> tuple[TrackedTensor, TrackedTensor]:
+def repeated(t: Modules, k: Tracked, v: Tracked, times: int) -> tuple[Tracked, Tracked]:
     return t.repeat(k, times, "keys for every query head"), t.repeat(v, times, "values for every query head")
 
 
 @scoped
-def scores(t: Modules, q: TrackedTensor, k: TrackedTensor, n_q: int) -> TrackedTensor:
+def scores(t: Modules, q: Tracked, k: Tracked, n_q: int) -> Tracked:
     """q·kᵀ, scaled, capped where the family does so, and masked."""
     label = "scores of attention"
     weights = t.scale(t.bmm(q, k, n_q, CountedBy.SCORE, label), label)
@@ -161,14 +159,14 @@ def scores(t: Modules, q: TrackedTensor, k: TrackedTensor, n_q: int) -> TrackedT
         weights = t.scale(weights, label)
         weights = t.result_saved(weights, label)
         weights = t.scale(weights, label)
-    return t.shift(weights, label)
+    return t.copied(weights, label)
 
 
 @scoped
-def probabilities(t: Modules, weights: TrackedTensor, width: int, n_q: int, *, sinks: bool) -> TrackedTensor:
+def probabilities(t: Modules, weights: Tracked, width: int, n_q: int, *, sinks: bool) -> Tracked:
     """Their softmax, in 32 bits and back; with a sink for each head in the type of the scores."""
     if sinks:
-        joined = t.shift(t.concatenate([weights], "scores with sinks", by_heads=True), "scores with sinks")
+        joined = t.copied(t.concatenate([weights], "scores with sinks", by_heads=True), "scores with sinks")
         t.free(weights)
         return t.slice(t.result_saved(joined, "probabilities of attention"), n_q)
     label = "probabilities of attention in 32 bits"
@@ -183,7 +181,7 @@ def probabilities(t: Modules, weights: TrackedTensor, width: int, n_q: int, *, s
 
 
 @scoped
-def latent_attention(t: Modules, mixer: LatentAttention, x: TrackedTensor) -> TrackedTensor:
+def latent_attention(t: Modules, mixer: LatentAttention, x: Tracked) -> Tracked:
     """Queries and the latent, norms, rotation of their last channels, attention, output."""
     n, columns, d_key = mixer.n_q, x.columns, mixer.d_nope + mixer.d_rope
     q = t.local(queries(t, mixer, x))
@@ -212,7 +210,7 @@ def latent_attention(t: Modules, mixer: LatentAttention, x: TrackedTensor) -> Tr
 
 
 @scoped
-def queries(t: Modules, mixer: LatentAttention, x: TrackedTensor) -> TrackedTensor:
+def queries(t: Modules, mixer: LatentAttention, x: Tracked) -> Tracked:
     """Queries by one matrix, or by two with a norm between."""
     columns = mixer.n_q * (mixer.d_nope + mixer.d_rope)
     if mixer.q_rank is None:
@@ -222,7 +220,7 @@ def queries(t: Modules, mixer: LatentAttention, x: TrackedTensor) -> TrackedTens
 
 
 @scoped
-def compressed_attention(t: Modules, mixer: CompressedAttention, x: TrackedTensor) -> TrackedTensor:
+def compressed_attention(t: Modules, mixer: CompressedAttention, x: Tracked) -> Tracked:
     """An assumption: queries by two matrices, keys that are values, and outputs by two matrices in one kernel."""
     columns, q = x.columns, mixer.n_q * mixer.d_head
     narrow = t.local(t.matrix(x, "wq_a", mixer.q_rank, "compressed queries"))
@@ -239,7 +237,7 @@ def compressed_attention(t: Modules, mixer: CompressedAttention, x: TrackedTenso
 
 
 @scoped
-def rotate(t: Modules, x: TrackedTensor, rotary: Rotary, d_head: int, name: str) -> TrackedTensor:
+def rotate(t: Modules, x: Tracked, rotary: Rotary, d_head: int, name: str) -> Tracked:
     """Queries or keys by their positions: all channels of a head, or the first of them."""
     if rotary.channels == d_head and not t.kernels.cuts_rotated:
         return turned(t, x, rotary, name)
@@ -250,7 +248,7 @@ def rotate(t: Modules, x: TrackedTensor, rotary: Rotary, d_head: int, name: str)
 
 
 @scoped
-def turned(t: Modules, x: TrackedTensor, rotary: Rotary, name: str) -> TrackedTensor:
+def turned(t: Modules, x: Tracked, rotary: Rotary, name: str) -> Tracked:
     """x·cos + rotate_half(x)·sin."""
     if t.kernels.turn == "complex":  # of 64 bits, for which it is copied to 32 bits first
         label = ("{tensor}, rotated", name)
@@ -280,7 +278,7 @@ def paired_tables(t: Modules, rotary: Rotary) -> Rotary:
 
 
 @scoped
-def turned_by_halves(t: Modules, x: TrackedTensor, rotary: Rotary, name: str) -> TrackedTensor:
+def turned_by_halves(t: Modules, x: Tracked, rotary: Rotary, name: str) -> Tracked:
     """first·cos - second·sin, second·cos + first·sin, joined."""
     label, half = ("{tensor}, rotated", name), x.columns // 2
     if t.kernels.turn == "pairs":

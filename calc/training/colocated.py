@@ -253,10 +253,12 @@ class Colocated:
         awake = ("rollout", "weight_sync")
         return self.starts and all(phase.high <= self.usable for phase in self.phases if phase.name in awake)
 
+    @cached_property
     def most_sequences(self) -> int:
         """The largest micro-batch; 0 where the engine leaves no room."""
         return self.training.most_sequences(self.room, MOST) if self.generates else 0
 
+    @cached_property
     def most_tokens(self) -> int:
         """The longest completion that both engine and trainer take."""
         if not self.generates:
@@ -274,6 +276,11 @@ class Colocated:
         most = next((percent for percent in range(PERCENT - 1, PERCENT - 10, -1) if holds(percent)), 0)
         percent = least(holds, most)
         return None if percent is None else percent / PERCENT
+
+    @cached_property
+    def starting_share(self) -> float | None:
+        """The least share with which the engine starts with one sequence."""
+        return self.least_share(1)
 
     @cached_property
     def largest_share(self) -> float:
@@ -297,12 +304,13 @@ class Colocated:
 
     # The answer
 
+    @cached_property
     def reason(self) -> Message:
         if self.refusal is not None:
             return self.refusal
         peak, share = self.peak, self.colocation.share
         if not self.starts:
-            enough = self.least_share(1)
+            enough = self.starting_share
             if enough is None:
                 return Message("No share of this GPU lets the engine start with a sequence this long.")
             sentence = (
@@ -329,7 +337,7 @@ class Colocated:
         """Flags with which it would fit: the least change first."""
         if self.word == "fits" or not self.colocated:
             return
-        enough = self.least_share(1)
+        enough = self.starting_share
         changes: list[dict[str, object]] = [{"sleep_level": 2}]
         if enough is not None:
             changes += [{"engine_share": enough}, {"sleep_level": 2, "engine_share": enough}]
@@ -345,7 +353,6 @@ class Colocated:
         host = self.offloaded
         if self.colocation.sleep_level == 1 and not self.colocation.shared_weights:
             host += self.engine_weights
-        completion = self.most_tokens()
         return RolloutReport(
             gpu=self.gpu.id,
             phases=self.phases,
@@ -353,17 +360,17 @@ class Colocated:
             sequences=self.sequences,
             concurrency=self.plan.concurrency(HIGH),
             engine_share=self.colocation.share,
-            share_low=self.least_share(1),
+            share_low=self.starting_share,
             share_all=self.least_share(self.sequences),
             share_high=self.largest_share if self.colocated else 1,
             host_bytes=host,
-            max_micro_batch=limit(self.most_sequences()),
-            max_completion=limit(completion),
-            reason=self.reason(),
+            max_micro_batch=limit(self.most_sequences),
+            max_completion=limit(self.most_tokens),
+            reason=self.reason,
         )
 
     def verdict(self) -> TrainingVerdict:
-        completion = self.most_tokens()
+        completion = self.most_tokens
         return TrainingVerdict(
             gpu=self.gpu.id,
             gpus=self.training.layout.gpus,
@@ -371,9 +378,9 @@ class Colocated:
             required=self.peak.total,
             usable=self.usable,
             spare=self.usable - self.peak.total,
-            max_micro_batch=limit(self.most_sequences()),
+            max_micro_batch=limit(self.most_sequences),
             max_sequence=limit(completion + self.objective.prompt if completion else 0),
             min_gpus=self.min_gpus(),
-            reason=self.reason(),
+            reason=self.reason,
             notes=tuple(self.notes()),
         )

@@ -2,12 +2,13 @@
 batch and length; and by name: the parts whose sum is the number. A `Course` is a micro-batch on its way through one
 piece of the stage, a `TrainingStage` that and all that is there besides."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import accumulate, chain, groupby
 from operator import add, mul
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol, TypeVar, get_args
 
 from calc.errors import Message
 from calc.hardware.shards import blocks_within
@@ -22,7 +23,7 @@ from calc.training.layout import TrainingLayout, peak_turns
 from calc.training.losses import LOGIT_GRADIENTS
 from calc.training.operations import WEIGHT_GRADIENTS
 from calc.training.states import EMBEDDING, OUTSIDE, StageWeights, States, widths
-from calc.training.tape import NOTHING, Bytes, CountedBy, Name, Profile, Top, alive_after, undominated
+from calc.training.tape import NOTHING, Bytes, CountedBy, Name, Profile, Top, alive_after
 from calc.training.workload import WIDTH, Recipe, TrainingWorkload
 
 Phase = Literal["after_init", "reference", "forward", "loss", "backward", "optimizer", "after_step"]
@@ -83,6 +84,20 @@ class Moment:
                 lines[label] = tuple(map(add, lines[label], nbytes)) if label in lines else nbytes
         return lines
 
+    def by_component(self, units: Bytes) -> dict[TrainingComponent, int]:
+        """Bytes of each component for a batch and a length."""
+        sizes = dict.fromkeys(get_args(TrainingComponent), 0)
+        parts = defaultdict[tuple[Profile, int], int](int)  # how often each is there: layers of a kind are in many runs
+        for tensors in self.tensors:
+            if tensors.profile is None:
+                sizes[tensors.component] += dot(tensors.bytes, units)
+            else:
+                parts[tensors.profile, tensors.event] += tensors.times
+        for (profile, event), count in parts.items():
+            for component, nbytes in components(profile, event):
+                sizes[component] += count * dot(nbytes, units)
+        return sizes
+
 
 IDLE = Top(NOTHING, 0)
 """No part of the model is at work."""
@@ -96,13 +111,40 @@ class Surroundings(NamedTuple):
     profile: Profile | None = None
     tops: tuple[Top, ...] = (IDLE,)
 
-    @property
-    def bytes(self) -> Bytes:
-        return self.alive.bytes
+    def at(self, top: Top) -> Moment:
+        """The moment at which the part holds so much."""
+        return self.alive.plus([Tensors(top.bytes, profile=self.profile, event=top.event)], self.phase)
 
-    def step_moments(self) -> list[Moment]:
-        parts = (Tensors(top.bytes, profile=self.profile, event=top.event) for top in self.tops)
-        return [self.alive.plus([part], self.phase) for part in parts]
+
+class TakesBytes(Protocol):
+    """Anything with bytes by units."""
+
+    @property
+    def bytes(self) -> Bytes: ...
+
+
+AnyMoment = TypeVar("AnyMoment", bound=TakesBytes)
+
+
+def largest(candidates: Sequence[AnyMoment], units: Bytes) -> AnyMoment:
+    """The first moment with most bytes for a batch and a length."""
+    if len(candidates) == 1:
+        return candidates[0]
+    sizes = [dot(moment.bytes, units) for moment in candidates]
+    return candidates[sizes.index(max(sizes))]
+
+
+PartAtWork = tuple[Phase, Profile | None, tuple[Top, ...]]
+"""A phase, a part of the model that is at work in it, and the moments at which that may peak."""
+
+
+def by_part(course: Iterable[Surroundings]) -> dict[PartAtWork, list[Moment]]:
+    """All that is in memory around each part of the model, at every depth at which it stands."""
+    parts: dict[PartAtWork, list[Moment]] = {}
+    for phase, alive, profile, tops in course:
+        if tops:
+            parts.setdefault((phase, profile, tops), []).append(alive)
+    return parts
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,6 +258,17 @@ def contents(profile: Profile, event: int) -> dict[Label, Bytes]:
         profile.contents[event] = {label: tuple(nbytes) for label, nbytes in labels.items() if any(nbytes)}
     contents: dict[Label, Bytes] = profile.contents[event]
     return contents
+
+
+def components(profile: Profile, event: int) -> list[tuple[TrainingComponent, Bytes]]:
+    """Bytes of what a part of the model holds after an event, by component."""
+    if event not in profile.components:
+        sums: dict[TrainingComponent, Bytes] = {}
+        for (_, component, _), nbytes in contents(profile, event).items():
+            sums[component] = tuple(map(add, sums.get(component, NOTHING), nbytes))
+        profile.components[event] = [*sums.items()]
+    components: list[tuple[TrainingComponent, Bytes]] = profile.components[event]
+    return components
 
 
 @lru_cache(maxsize=1024)
@@ -616,36 +669,25 @@ class Course:
         neighbours = {1, run.layers - 2} if self.sharded is not None else set()
         return sorted(ends | {layer for layer in neighbours if 0 <= layer < run.layers}, reverse=True)
 
-    # Sums
+    # The peak
 
     @cached_property
-    def depths(self) -> list[list[Surroundings]]:
-        """Every part of the model at work in each phase, at every depth at which it stands."""
-        parts: dict[tuple[object, ...], list[Surroundings]] = {}
-        for here in (*self.forward(), *self.backward()):
-            if here.tops:
-                parts.setdefault((here.phase, here.profile, here.tops), []).append(here)
-        return list(parts.values())
-
-    def peak_bytes(self, units: Bytes, *, backward: bool) -> int:
-        """Bytes at the peak of the way forward or back, for a batch and a length."""
-        depths_of_pass = (depths for depths in self.depths if (depths[0].phase == "backward") == backward)
-        return max(
-            (
-                max(dot(here.bytes, units) for here in depths) + max(dot(top.bytes, units) for top in depths[0].tops)
-                for depths in depths_of_pass
-            ),
-            default=0,  # a piece without layers
-        )
+    def forward_depths(self) -> dict[PartAtWork, list[Moment]]:
+        return by_part(self.forward())
 
     @cached_property
-    def step_moments(self) -> dict[Phase, list[Moment]]:
-        """The moments of each phase that are the peak for some batch and length."""
-        phases: dict[Phase, list[Moment]] = {}
-        for depths in self.depths:
-            for here in undominated(depths):
-                phases.setdefault(here.phase, []).extend(here.step_moments())
-        return {phase: undominated(of_phase) for phase, of_phase in phases.items()}
+    def backward_depths(self) -> dict[PartAtWork, list[Moment]]:
+        return by_part(self.backward())
+
+    def peaks(self, units: Bytes, *, backward: bool) -> list[Moment]:
+        """The largest moment of each phase on the way forward or back, for a batch and a length."""
+        peaks: dict[Phase, tuple[int, Surroundings, Top]] = {}
+        for (phase, profile, tops), depths in (self.backward_depths if backward else self.forward_depths).items():
+            alive, top = largest(depths, units), largest(tops, units)
+            size = dot(alive.bytes, units) + dot(top.bytes, units)
+            if phase not in peaks or size > peaks[phase][0]:
+                peaks[phase] = size, Surroundings(phase, alive, profile), top
+        return [here.at(top) for _, here, top in peaks.values()]
 
 
 # One rank of a pipeline stage: the courses of its pieces, and all that is there besides.
@@ -767,7 +809,7 @@ class TrainingStage:
 
     # The step
 
-    @property
+    @cached_property
     def steps(self) -> list[Moment]:
         """Points before and after the step, and the optimizer's update."""
         size = 0 if self.work.optimizer_in_backward else self.states.casts or self.states.gradients
@@ -784,8 +826,8 @@ class TrainingStage:
         more = [*self.course.persisting(), gradient, self.updating(), self.course.stream]
         return self.during.plus(more, "backward")
 
-    def without_gradients(self) -> list[Moment]:
-        points: list[Moment] = []
+    def without_gradients(self, units: Bytes) -> Iterator[Moment]:
+        """The largest moments of the passes without gradients."""
         for course, when, gathered, ahead in self.quiet:
             resident = Moment().plus([*self.constant(), self.rotary()]) if when == "generation" else self.during
             if when == "after":
@@ -793,50 +835,28 @@ class TrainingStage:
             whole = once(gathered)
             resident = resident.plus([Tensors(whole, GATHERED, "weights"), Tensors(whole, BUFFER, "weights")])
             resident = resident.plus([Tensors(once(ahead), GATHERED, "weights")])
-            for here in course.forward():
-                points += map(resident.merged_with, here._replace(phase="reference").step_moments())
-        return undominated(points)
+            for moment in course.peaks(units, backward=False):
+                yield resident.merged_with(moment.plus([], "reference"))
 
-    def peak_bytes(self, units: Bytes) -> int:
-        if self.value is not None:
-            return max(dot(moment.bytes, units) for points in self.step_moments.values() for moment in points)
-        alive = [moment.bytes for moment in (*self.steps, *self.without_gradients())]
+    def passes(self, units: Bytes) -> Iterator[Moment]:
+        """The largest moments of a micro-batch's pass, the course of which other numbers of replicas may have too."""
+        for course, backward, alive in self.at_work:
+            key, peaks = ("peaks", course, units, backward), partial(course.peaks, units, backward=backward)
+            yield from map(alive.merged_with, self.shared.once(key, peaks))
         if self.work.optimizer_in_backward:
-            alive.append(self.stepping().bytes)
-        return max(self.passing(units), *(dot(nbytes, units) for nbytes in alive))
+            yield self.stepping()
 
-    def passing(self, units: Bytes) -> int:
-        """Bytes at the peak of a micro-batch's pass, the course of which other numbers of replicas may have too."""
-
-        def peak(course: Course, *, backward: bool) -> int:
-            key = "peak", course, units, backward
-            return self.shared.once(key, lambda: course.peak_bytes(units, backward=backward))
-
-        return max(
-            dot(alive.bytes, units) + peak(course, backward=backward) for course, backward, alive in self.at_work
-        )
+    def peaks(self, units: Bytes) -> list[Moment]:
+        """The largest moments of each phase, for a batch and a length."""
+        candidates = [*self.steps, *self.without_gradients(units), *self.passes(units)]
+        return candidates if self.value is None else list(self.with_value(candidates, self.value, units))
 
     @property
     def divided(self) -> int:
         """Bytes of weights, and of what belongs to them, that are there all the time."""
-        states = self.states
-        standing = states.frozen + states.weights + states.master + states.optimizer
-        return standing + (states.gradients if self.recipe.buffers else 0)
+        return self.states.standing + (self.states.gradients if self.recipe.buffers else 0)
 
-    @cached_property
-    def step_moments(self) -> dict[Phase, list[Moment]]:
-        phases = {moment.phase: [moment] for moment in self.steps}
-        if self.quiet:
-            phases["reference"] = self.without_gradients()
-        for course, backward, alive in self.at_work:
-            for phase, points in course.step_moments.items():
-                if (phase == "backward") == backward:
-                    phases.setdefault(phase, []).extend(map(alive.merged_with, points))
-        if self.work.optimizer_in_backward:
-            phases["backward"] = undominated([*phases["backward"], self.stepping()])
-        return phases if self.value is None else self.with_value(phases, self.value)
-
-    def with_value(self, phases: dict[Phase, list[Moment]], value: "TrainingStage") -> dict[Phase, list[Moment]]:
+    def with_value(self, candidates: list[Moment], value: "TrainingStage", units: Bytes) -> Iterator[Moment]:
         """The moments of a policy and a value model that are trained together: the latter runs first, waits, and goes
         back last, when all of the policy's gradients are there. What the training loop holds of the policy's outputs it
         holds through the update."""
@@ -846,14 +866,6 @@ class TrainingStage:
         gradients = Tensors(once(value.states.gradients), "gradients", "gradients")
         updating = standing.plus([outputs, gradients, value.updating()])
         resident = {"forward": waiting, "loss": waiting, "backward": waiting, "optimizer": updating}
-        both = {
-            phase: [resident.get(phase, standing).merged_with(moment) for moment in points]
-            for phase, points in phases.items()
-        }
+        yield from (resident.get(moment.phase, standing).merged_with(moment) for moment in candidates)
         own = Moment().plus([*self.constant(), outputs, Tensors(once(self.states.gradients), "gradients", "gradients")])
-        both["backward"] += [own.merged_with(moment) for moment in value.step_moments["backward"]]
-        return both
-
-    @cached_property
-    def peaks(self) -> list[Moment]:
-        return undominated(chain.from_iterable(self.step_moments.values()))
+        yield from (own.merged_with(moment) for moment in value.peaks(units) if moment.phase == "backward")

@@ -23,12 +23,12 @@ from calc.training.modules import Adapters, Modules, Rotary, Settings
 from calc.training.operations import ACTIVATION_GRADIENTS
 from calc.training.recurrent import gated_delta, lightning, selective_scan, short_convolution, state_space
 from calc.training.states import adapted_matrices, adapts_experts, plain_experts, widths
-from calc.training.tape import CountedBy, Profile, TrackedTensor, profile, scoped
+from calc.training.tape import CountedBy, Gradients, Profile, Tracked, profile, scoped
 from calc.training.workload import WIDTH, Objective
 
 
 @scoped
-def layer(t: Modules, x: TrackedTensor, inputs: TrackedTensor | None) -> TrackedTensor:
+def layer(t: Modules, x: Tracked, inputs: Tracked | None) -> Tracked:
     """One decoder layer: mixer and feed-forward, each with norms before or behind it, added to the stream; `inputs` are
     those of single layers, where there are any."""
     block = t.block
@@ -52,14 +52,14 @@ def layer(t: Modules, x: TrackedTensor, inputs: TrackedTensor | None) -> Tracked
 
 
 @scoped
-def before(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def before(t: Modules, x: Tracked) -> Tracked:
     """Input of mixers or of a feed-forward: the states of all tokens, normed in most families."""
     normed = t.block.norms_first and not t.kernels.norms_sums
     return t.gathered(t.norm(x, t.kernels.norm_kind(t.block.norm), "normed states") if normed else x)
 
 
 @scoped
-def behind(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def behind(t: Modules, x: Tracked) -> Tracked:
     """The norm of a block's output, for those that have one, and dropout."""
     if len(t.block.norms) == 4 or not t.block.norms_first:
         x = t.norm(x, t.kernels.norm_kind(t.block.norm), "normed output")
@@ -67,7 +67,7 @@ def behind(t: Modules, x: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def summed(t: Modules, residual: TrackedTensor, x: TrackedTensor) -> TrackedTensor:
+def summed(t: Modules, residual: Tracked, x: Tracked) -> Tracked:
     """The residual stream; with a norm behind the sum in OPT-350m."""
     if t.kernels.normed_stream:
         residual, x = t.scale(residual, "residual stream"), t.scale(x, "residual stream")
@@ -76,7 +76,7 @@ def summed(t: Modules, residual: TrackedTensor, x: TrackedTensor) -> TrackedTens
 
 
 @scoped
-def parallel(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def parallel(t: Modules, x: Tracked) -> Tracked:
     """Attention and feed-forward read the same states, normed together or each by itself."""
     residual = x
     x = before(t, x)
@@ -89,9 +89,9 @@ def parallel(t: Modules, x: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def mixed(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def mixed(t: Modules, x: Tracked) -> Tracked:
     """Output of the mixers, which read the same states, and are added up where there are several."""
-    y: TrackedTensor | None = None
+    y: Tracked | None = None
     for mixer in reversed(t.block.mixers) if t.kernels.multiplied else t.block.mixers:
         forward = pass_of(mixer)
         assert forward is not None  # check_modelled has let it through
@@ -101,7 +101,7 @@ def mixed(t: Modules, x: TrackedTensor) -> TrackedTensor:
     return y
 
 
-def pass_of(mixer: Mixer) -> Callable[[Modules, Any, TrackedTensor], TrackedTensor] | None:
+def pass_of(mixer: Mixer) -> Callable[[Modules, Any, Tracked], Tracked] | None:
     """The forward pass of a kind; None: nobody has laid what it saves for the way back next to torch's own account."""
     match mixer:
         case GQA():
@@ -125,7 +125,7 @@ def pass_of(mixer: Mixer) -> Callable[[Modules, Any, TrackedTensor], TrackedTens
 
 
 @scoped
-def fed(t: Modules, x: TrackedTensor, state: TrackedTensor) -> TrackedTensor:
+def fed(t: Modules, x: Tracked, state: Tracked) -> Tracked:
     """Output of the feed-forward on normed states; some experts read the state itself."""
     block = t.block
     if block.moe is not None:
@@ -140,7 +140,7 @@ def fed(t: Modules, x: TrackedTensor, state: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def embedding(t: Modules) -> TrackedTensor:
+def embedding(t: Modules) -> Tracked:
     """Input of the first layer: rows of the table, scaled or with those of positions where the family does so."""
     columns, tied = t.model.d_embedding or t.model.hidden, t.model.tied and t.settings.reads_table
     looked_up = x = t.local(look_up(t, t.model.vocab * columns, columns, "embedded tokens", tied=tied))
@@ -165,11 +165,11 @@ def embedding(t: Modules) -> TrackedTensor:
 
 def look_up(
     t: Modules, size: int, columns: int, name: str, unit: CountedBy = CountedBy.TOKEN, *, tied: bool = False
-) -> TrackedTensor:
+) -> Tracked:
     """Rows of a table. Its gradient is as large as the table; a tied one is added to that of the head, which waits."""
     table = t.parameter(size)
 
-    def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+    def backward(gradient: Tracked) -> Gradients:
         own = t.gradient(table)
         t.free(gradient)
         return [t.gradient(table, own) if tied else own]
@@ -178,7 +178,7 @@ def look_up(
 
 
 @scoped
-def final_norm(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def final_norm(t: Modules, x: Tracked) -> Tracked:
     if t.model.final_norm == "none" != t.model.blocks[0].norm:
         return x  # there is none: OPT-350m
     return t.norm(x, t.kernels.norm_kind(t.model.final_norm), "states that the head reads")
@@ -197,7 +197,7 @@ def per_layer_columns(model: Architecture) -> int:
 
 
 @scoped
-def with_per_layer_inputs(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def with_per_layer_inputs(t: Modules, x: Tracked) -> Tracked:
     """Embedded tokens, while the inputs of all layers are held until the backward pass reaches them: rows of a
     second table and a projection of the first."""
     columns, width = per_layer_columns(t.model), t.model.blocks[0].per_layer_width
@@ -209,7 +209,7 @@ def with_per_layer_inputs(t: Modules, x: TrackedTensor) -> TrackedTensor:
     return t.record(x.view(), [x, inputs], lambda gradient: [gradient, t.gradient(inputs)], [inputs.storage])
 
 
-def per_layer_inputs(t: Modules, columns: int) -> TrackedTensor:
+def per_layer_inputs(t: Modules, columns: int) -> Tracked:
     """The inputs of all layers as one of them meets them."""
     inputs = t.new(INPUTS, columns, t.settings.rest, CountedBy.TOKEN)
     if t.settings.trains or t.settings.adapters is not None:
@@ -218,13 +218,13 @@ def per_layer_inputs(t: Modules, columns: int) -> TrackedTensor:
 
 
 @scoped
-def mixed_in(t: Modules, x: TrackedTensor, inputs: TrackedTensor) -> TrackedTensor:
+def mixed_in(t: Modules, x: Tracked, inputs: Tracked) -> Tracked:
     """A layer's output with its own input mixed in. Its gradient is put into zeros as large as those of all layers, and
     added to what waits for the layers before, which is counted outside."""
     narrow = t.block.per_layer_width
     own = inputs.view(narrow)
 
-    def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+    def backward(gradient: Tracked) -> Gradients:
         zeros = t.new(ACTIVATION_GRADIENTS, inputs.columns, inputs.width, inputs.unit)
         t.like(ACTIVATION_GRADIENTS, zeros, zeros)
         return [None]
@@ -355,7 +355,7 @@ class Passes:
     def _front(self, settings: Settings, keeps_input: bool) -> Profile:
         t = self.tape(settings)
 
-        def run(_: list[TrackedTensor]) -> TrackedTensor:
+        def run(_: list[Tracked]) -> Tracked:
             x = embedding(t)
             if not self.per_layer_columns:
                 return x
@@ -388,10 +388,10 @@ class Passes:
         columns = self.per_layer_columns
         own = per_layer_inputs(t, columns) if columns else None
 
-        def once(x: TrackedTensor) -> TrackedTensor:
+        def once(x: Tracked) -> Tracked:
             return layer(t, x, own)
 
-        def run(inputs: list[TrackedTensor]) -> TrackedTensor:
+        def run(inputs: list[Tracked]) -> Tracked:
             if not settings.checkpoints:
                 return once(*inputs)
             return t.checkpoint(once, *inputs, reentrant=settings.reentrant)
@@ -399,7 +399,7 @@ class Passes:
         outside = tables if own is None else [*tables, own]
         return profile(t, outside, self.input(t, gradient=gradient, width=width), run)
 
-    def input(self, t: Modules, *, gradient: bool, width: int) -> list[TrackedTensor]:
+    def input(self, t: Modules, *, gradient: bool, width: int) -> list[Tracked]:
         """The residual stream, which the layer before has made."""
         x = t.new("residual stream", self.rank.hidden, width, CountedBy.STREAM)
         if gradient and self.settings.records:

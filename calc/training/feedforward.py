@@ -3,11 +3,11 @@
 
 from calc.model.feedforward import MLP, MoE
 from calc.training.modules import Modules
-from calc.training.tape import CountedBy, Name, TrackedTensor, scoped
+from calc.training.tape import CountedBy, Name, Tracked, scoped
 
 
 @scoped
-def mlp(t: Modules, ffn: MLP, x: TrackedTensor) -> TrackedTensor:
+def mlp(t: Modules, ffn: MLP, x: Tracked) -> Tracked:
     """down(act(gate(x))·up(x)), or down(act(up(x)))."""
     columns, f = x.columns, ffn.intermediate
     if ffn.gated:
@@ -23,7 +23,7 @@ def mlp(t: Modules, ffn: MLP, x: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def activated(t: Modules, x: TrackedTensor, label: Name = "activated") -> TrackedTensor:
+def activated(t: Modules, x: Tracked, label: Name = "activated") -> Tracked:
     if t.kernels.activation == "written_out" and not t.settings.fused:
         return written_out_gelu(t, x, label)
     if t.kernels.activation == "squared":
@@ -36,16 +36,16 @@ def activated(t: Modules, x: TrackedTensor, label: Name = "activated") -> Tracke
 
 
 @scoped
-def written_out_gelu(t: Modules, x: TrackedTensor, name: Name) -> TrackedTensor:
+def written_out_gelu(t: Modules, x: Tracked, name: Name) -> Tracked:
     """0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))), operation by operation."""
     label: Name = "steps of GELU"
     half = t.scale(x, label)
     inner = t.scale(t.add(x, t.scale(t.power(x, label), label), label), label)
-    return t.multiply(half, t.shift(t.result_saved(inner, label), label), name)
+    return t.multiply(half, t.copied(t.result_saved(inner, label), label), name)
 
 
 @scoped
-def xielu(t: Modules, x: TrackedTensor, name: Name) -> TrackedTensor:
+def xielu(t: Modules, x: Tracked, name: Name) -> Tracked:
     """xIELU, arXiv:2411.13010, by two trained numbers: α₊·x² + β·x above zero and (eˣ - 1 - x)·α₋ + β·x below, both
     for all of x (`XIELUActivation._xielu_python`)."""
     label: Name = "steps of xIELU"
@@ -60,7 +60,7 @@ def xielu(t: Modules, x: TrackedTensor, name: Name) -> TrackedTensor:
 
 
 @scoped
-def gated(t: Modules, x: TrackedTensor, columns: int, *, bias: bool) -> TrackedTensor:
+def gated(t: Modules, x: Tracked, columns: int, *, bias: bool) -> Tracked:
     """act(gate(x))·up(x), by two matrices or one."""
     if t.kernels.multiplied:
         return multiplied_gate(t, x, columns, bias=bias)
@@ -77,7 +77,7 @@ def gated(t: Modules, x: TrackedTensor, columns: int, *, bias: bool) -> TrackedT
 
 
 @scoped
-def multiplied_gate(t: Modules, x: TrackedTensor, columns: int, *, bias: bool) -> TrackedTensor:
+def multiplied_gate(t: Modules, x: Tracked, columns: int, *, bias: bool) -> Tracked:
     """up(x)·act(gate(x)·m): Falcon-H1."""
     up = t.local(t.matrix(x, "up_proj", columns, "up", bias=bias))
     gate = t.scale(t.matrix(x, "gate_proj", columns, "gate", bias=bias), "gate")
@@ -94,7 +94,7 @@ WEIGHTS = "weights of experts"
 
 
 @scoped
-def mixture(t: Modules, moe: MoE, x: TrackedTensor) -> TrackedTensor:
+def mixture(t: Modules, moe: MoE, x: Tracked) -> Tracked:
     """Routed experts, and those that every token passes through."""
     if t.kernels.passes_all:
         return every_expert(t, moe, x)
@@ -113,7 +113,7 @@ def mixture(t: Modules, moe: MoE, x: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def parallel_with_dense(t: Modules, moe: MoE, dense: MLP, x: TrackedTensor, state: TrackedTensor) -> TrackedTensor:
+def parallel_with_dense(t: Modules, moe: MoE, dense: MLP, x: Tracked, state: Tracked) -> Tracked:
     """A dense feed-forward on normed states, and experts on the state by norms of their own: Gemma 4."""
     kind = t.kernels.norm_kind(t.block.norm)
     first = t.local(t.norm(mlp(t, dense, x), kind, "normed output"))
@@ -123,7 +123,7 @@ def parallel_with_dense(t: Modules, moe: MoE, dense: MLP, x: TrackedTensor, stat
 
 
 @scoped
-def every_expert(t: Modules, moe: MoE, x: TrackedTensor) -> TrackedTensor:
+def every_expert(t: Modules, moe: MoE, x: Tracked) -> Tracked:
     """Each token through all experts, weighted before, mostly by zero: Llama 4."""
     n, columns, expert = moe.n_experts, x.columns, moe.expert
     label = "scores of the router"
@@ -131,7 +131,7 @@ def every_expert(t: Modules, moe: MoE, x: TrackedTensor) -> TrackedTensor:
     scores = t.gather(chosen, indices, n, label)  # put among others that are minus infinity
     with t.alive(scores):
         scores = t.local(t.cast(t.result_saved(t.cast(scores, 4, label), label), x.width, label))
-    y = t.multiply(t.repeat(x, n, "copies of tokens"), t.shift(scores, WEIGHTS), "weighted copies of tokens")
+    y = t.multiply(t.repeat(x, n, "copies of tokens"), t.copied(scores, WEIGHTS), "weighted copies of tokens")
     wide = n * expert.intermediate
     y = t.linear(y, expert_matrices(t, 2 * wide * columns, None), 2 * wide, "gate and up")
     y = gated_copies(t, *t.split(y, wide, wide))
@@ -142,7 +142,7 @@ def every_expert(t: Modules, moe: MoE, x: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def routed(t: Modules, moe: MoE, x: TrackedTensor) -> tuple[TrackedTensor, TrackedTensor]:
+def routed(t: Modules, moe: MoE, x: Tracked) -> tuple[Tracked, Tracked]:
     """Weights and numbers of the experts that each token is sent to."""
     label = "scores of the router"
     if "router" in t.kernels.norms_unweighted:
@@ -166,7 +166,7 @@ def routed(t: Modules, moe: MoE, x: TrackedTensor) -> tuple[TrackedTensor, Track
 
 
 @scoped
-def router_logits(t: Modules, moe: MoE, x: TrackedTensor, width: int) -> TrackedTensor:
+def router_logits(t: Modules, moe: MoE, x: Tracked, width: int) -> Tracked:
     """A row for each expert; in 32 bits by a copy of the router."""
     rows = moe.n_experts + moe.n_zero
     size = rows * x.columns + (rows if moe.router_bias else 0)
@@ -180,7 +180,7 @@ def router_logits(t: Modules, moe: MoE, x: TrackedTensor, width: int) -> Tracked
 
 
 @scoped
-def experts(t: Modules, moe: MoE, x: TrackedTensor, weights: TrackedTensor, indices: TrackedTensor) -> TrackedTensor:
+def experts(t: Modules, moe: MoE, x: Tracked, weights: Tracked, indices: Tracked) -> Tracked:
     """Copies of each token through gate and up, activation, down; then weighted and put back in order."""
     k, columns, expert = -(-moe.top_k // t.settings.expert_spread), x.columns, moe.expert
     parts = 2 if expert.gated else 1
@@ -208,9 +208,7 @@ def experts(t: Modules, moe: MoE, x: TrackedTensor, weights: TrackedTensor, indi
     return t.cast(t.resized(weighted, columns, "output of experts"), x.width, "output of experts")
 
 
-def adapters(
-    t: Modules, moe: MoE, hidden: int, parts: int
-) -> tuple[list[TrackedTensor] | None, list[TrackedTensor] | None]:
+def adapters(t: Modules, moe: MoE, hidden: int, parts: int) -> tuple[list[Tracked] | None, list[Tracked] | None]:
     """The factors of the experts' adapters; each product is made once as they are put in place."""
     if t.settings.adapters is None or not t.settings.adapters.experts:
         return None, None
@@ -223,7 +221,7 @@ def adapters(
 
 
 @scoped
-def activated_copies(t: Modules, expert: MLP, y: TrackedTensor, k: int) -> TrackedTensor:
+def activated_copies(t: Modules, expert: MLP, y: Tracked, k: int) -> Tracked:
     """act(gate)·up of what one product made."""
     f = k * expert.intermediate
     if not expert.gated:
@@ -234,13 +232,13 @@ def activated_copies(t: Modules, expert: MLP, y: TrackedTensor, k: int) -> Track
 
 
 @scoped
-def gated_copies(t: Modules, gate: TrackedTensor, up: TrackedTensor) -> TrackedTensor:
+def gated_copies(t: Modules, gate: Tracked, up: Tracked) -> Tracked:
     """act(gate)·up, in two kernels also where dense feed-forwards have one (Liger)."""
     return t.multiply(activated(t, gate, "activated gate"), up, "gated")
 
 
 @scoped
-def clamped(t: Modules, y: TrackedTensor, f: int) -> TrackedTensor:
+def clamped(t: Modules, y: Tracked, f: int) -> Tracked:
     """(up + 1)·gate·sigmoid(α·gate), gate and up clamped first: gpt-oss."""
     gate, up = t.slice(y, f), t.slice(y, f)
     gate = t.local(t.activation(gate, "clamped gate"))
@@ -248,7 +246,7 @@ def clamped(t: Modules, y: TrackedTensor, f: int) -> TrackedTensor:
     glu = t.multiply(
         gate, t.result_saved(t.scale(gate, "sigmoid of the gate"), "sigmoid of the gate"), "activated gate"
     )
-    return t.multiply(t.shift(up, "clamped up"), glu, "gated")
+    return t.multiply(t.copied(up, "clamped up"), glu, "gated")
 
 
 def in_fp32(stated: bool | None, moe: MoE) -> bool:
@@ -256,7 +254,7 @@ def in_fp32(stated: bool | None, moe: MoE) -> bool:
     return moe.router_correction == "buffer" if stated is None else stated
 
 
-def expert_bias(t: Modules, moe: MoE, columns: int) -> TrackedTensor | None:
+def expert_bias(t: Modules, moe: MoE, columns: int) -> Tracked | None:
     """The bias of its expert for each copy of a token; its gradient is put into zeros."""
     if not moe.expert.bias:
         return None
@@ -264,7 +262,7 @@ def expert_bias(t: Modules, moe: MoE, columns: int) -> TrackedTensor | None:
     return t.gather(bias, t.new("order of copies", 0, 8), columns, "biases of experts")
 
 
-def fold_factors(t: Modules, moe: MoE, inputs: int, columns: int, parts: int) -> list[TrackedTensor]:
+def fold_factors(t: Modules, moe: MoE, inputs: int, columns: int, parts: int) -> list[Tracked]:
     """The two factors of the experts' adapters in the type of the experts; of gate and up together the rank is
     twice as large."""
     adapters = t.settings.adapters
@@ -275,13 +273,13 @@ def fold_factors(t: Modules, moe: MoE, inputs: int, columns: int, parts: int) ->
     return [t.cast(weight, t.settings.experts, label) for weight in weights]
 
 
-def folded(t: Modules, factors: list[TrackedTensor], size: int) -> TrackedTensor:
+def folded(t: Modules, factors: list[Tracked], size: int) -> Tracked:
     """torch.baddbmm(W, B, A): as large as all experts."""
     out = t.new("experts with their adapters", size, t.settings.experts, CountedBy.ONCE)
     return t.record(out, factors, t.to_each(*factors), [factor.storage for factor in factors])
 
 
-def expert_matrices(t: Modules, size: int, factors: list[TrackedTensor] | None) -> TrackedTensor:
+def expert_matrices(t: Modules, size: int, factors: list[Tracked] | None) -> Tracked:
     """The stack of the experts' matrices, with their adapters folded in."""
     if factors is None:
         return t.parameter(size, t.settings.experts)
@@ -289,9 +287,7 @@ def expert_matrices(t: Modules, size: int, factors: list[TrackedTensor] | None) 
 
 
 @scoped
-def grouped(
-    t: Modules, x: TrackedTensor, matrices: TrackedTensor, columns: int, name: Name, bias: TrackedTensor | None
-) -> TrackedTensor:
+def grouped(t: Modules, x: Tracked, matrices: Tracked, columns: int, name: Name, bias: Tracked | None) -> Tracked:
     """torch.nn.functional.grouped_mm, which autocast leaves alone: each copy of a token by its expert's matrix."""
     out = t.without_autocast(t.cast(x, matrices.width, "inputs of experts"), matrices, columns, name)
     return out if bias is None else t.add_in_place(out, bias)

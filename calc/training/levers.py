@@ -1,7 +1,8 @@
 """Changes that make a training step smaller: each with what it saves, and the least of them that make it fit."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Literal, NamedTuple, get_args
 
 from calc.errors import ConfigError, Frozen, Message
@@ -68,7 +69,6 @@ class StepChange:
     """One way to a smaller step, with what it is called and what it costs where it has been made."""
 
     name: str
-    gives_up: GivesUp
     what: Says
     cost: Says
     on: Change
@@ -164,202 +164,193 @@ def engine_stays_awake(now: TrainingScenario) -> bool:
 def other_share(smaller: "Smaller", now: TrainingScenario) -> TrainingScenario:
     """The largest share next to which the trainer fits; the least with which the engine starts, where that is more."""
     engine = smaller.engine(now)
-    if engine is None or not engine.colocated or (least := engine.least_share(1)) is None:
+    if engine is None or not engine.colocated or (least := engine.starting_share) is None:
         return now
     percent = round(100 * max(least, engine.largest_share))
     is_new = percent != round(100 * engine.colocation.share)
     return altered(now, "colocation", engine_share=percent / 100) if is_new else now
 
 
-CHANGES: tuple[StepChange, ...] = (
-    StepChange(
-        "flash",
-        "nothing",
-        Message("Flash attention"),
-        Message("Another kernel; the result is the same."),
-        sets("workload", attention="flash"),
-    ),
-    StepChange(
-        "fused_loss",
-        "nothing",
-        Message("Fused loss"),
-        Message("Head and loss in one kernel, such as Liger's; the result is the same."),
-        sets("workload", lambda now: now.workload.loss != "fused", loss="fused", keep_outputs=False),
-    ),
-    StepChange(
-        "chunked_loss",
-        "nothing",
-        Message("Chunked loss"),
-        Message("The head on one chunk of tokens at a time; the result is the same."),
-        sets("workload", lambda now: now.workload.loss in WHOLE, loss="chunked", keep_outputs=False),
-    ),
-    StepChange(
-        "without_logits",
-        "nothing",
-        Message("Log-probabilities without logits"),
-        Message("A newer release of the trainer, whose head works by tiles; the result is the same."),
-        without_logits,
-    ),
-    StepChange(
-        "sleep",
-        "time",
-        Message("Engine sleeps while the model is trained"),
-        Message("Weights are handed over after every step in any case; the cache is allocated anew."),
-        sets("colocation", engine_stays_awake, sleep_level=2),
-    ),
-    StepChange(
-        "engine_share",
-        "time",
-        lambda after: Message("{share:.2f} of the GPU for the engine", share=fields_of(after)["engine_share"]),
-        Message("As many completions at once as the cache then holds."),
-        other_share,
-    ),
-    StepChange(
-        "precomputed",
-        "time",
-        Message("Reference computed before training"),
-        Message("One pass over all data before the first step."),
-        sets("objective", compares_with_copy, reference="precomputed"),
-    ),
-    StepChange(
-        "reshard",
-        "time",
-        Message("Reshard after the forward pass"),
-        Message("Each layer's weights are gathered once more."),
-        sets("layout", reshard_after_forward=True),
-    ),
-    StepChange(
-        "one_piece",
-        "time",
-        Message("One piece on each pipeline stage"),
-        lambda after: Message(
-            "Fewer micro-batches under way, and a longer bubble: {share:.1%} of the step's work.",
-            share=(after.layout.pp - 1) / after.workload.accumulation,
+CHANGES: Mapping[GivesUp, tuple[StepChange, ...]] = {
+    "nothing": (
+        StepChange(
+            "flash",
+            Message("Flash attention"),
+            Message("Another kernel; the result is the same."),
+            sets("workload", attention="flash"),
         ),
-        sets("layout", vp=1),
-    ),
-    StepChange(
-        "micro-batch",
-        "time",
-        lambda after: Message(
-            "Micro-batch of {n:,} sequence", plural="Micro-batch of {n:,} sequences", n=after.workload.micro_batch
+        StepChange(
+            "fused_loss",
+            Message("Fused loss"),
+            Message("Head and loss in one kernel, such as Liger's; the result is the same."),
+            sets("workload", lambda now: now.workload.loss != "fused", loss="fused", keep_outputs=False),
         ),
-        lambda after: Message(
-            "More passes, each of fewer tokens: {n:,} micro-batches a step.", n=after.workload.accumulation
+        StepChange(
+            "chunked_loss",
+            Message("Chunked loss"),
+            Message("The head on one chunk of tokens at a time; the result is the same."),
+            sets("workload", lambda now: now.workload.loss in WHOLE, loss="chunked", keep_outputs=False),
         ),
-        less_at_once,
-    ),
-    StepChange(
-        "zero_1",
-        "time",
-        Message("ZeRO-1"),
-        Message("Optimizer states are sharded: as much communication as without."),
-        zero(1),
-    ),
-    StepChange(
-        "zero_2",
-        "time",
-        Message("ZeRO-2"),
-        Message("Gradients are sharded too: as much communication as without."),
-        zero(2),
-    ),
-    StepChange(
-        "alternate",
-        "time",
-        Message("Checkpointing of every other matmul"),
-        Message("Half of the forward pass once more: about a sixth more compute."),
-        sets("workload", lambda now: now.workload.recompute != "full", recompute="alternate"),
-    ),
-    StepChange(
-        "checkpointing",
-        "time",
-        Message("Full checkpointing"),
-        Message("The forward pass once more: about a third more compute."),
-        sets("workload", recompute="full"),
-    ),
-    StepChange(
-        "zero_3",
-        "time",
-        Message("ZeRO-3 / FSDP"),
-        Message("Weights are sharded too: half as much communication again."),
-        zero(3),
-    ),
-    StepChange(
-        "offload",
-        "traffic",
-        Message("Full checkpointing, offloaded to CPU"),
-        Message("About a third more compute, and each layer's input crosses PCIe twice."),
-        sets("workload", lambda now: not now.workload.offload_activations, recompute="full", offload_activations=True),
-    ),
-    StepChange(
-        "states_on_host",
-        "traffic",
-        Message("Optimizer states offloaded but for the update"),
-        Message("States cross PCIe twice a step."),
-        sets("colocation", offload_optimizer=True),
-    ),
-    StepChange(
-        "weights_on_host",
-        "traffic",
-        Message("Trained weights offloaded while generating"),
-        Message("Weights cross PCIe twice a step."),
-        sets("colocation", offload_weights=True),
-    ),
-    StepChange(
-        "cpu_offload",
-        "traffic",
-        Message("Weights and optimizer in CPU memory"),
-        Message("FSDP's CPUOffload: all weights cross PCIe in each pass, and the CPU updates them."),
-        zero(3, cpu_offload=True),
-    ),
-    StepChange(
-        "in_backward",
-        "precision",
-        Message("Optimizer in backward"),
-        Message("No accumulation of gradients, and none clipped by the norm of all."),
-        sets("workload", updates_in_backward, optimizer_in_backward=True),
-    ),
-    StepChange(
-        "8_bits",
-        "precision",
-        Message("8-bit AdamW"),
-        Message("Both moments are rounded to 8 bits, by blocks of 256."),
-        sets("workload", lambda now: now.workload.optimizer == "adamw", optimizer="adamw-8bit", optimizer_kernel=None),
-    ),
-    StepChange(
-        "16_bits",
-        "precision",
-        Message("Pure BF16"),
-        Message("Weights, gradients and states in 16 bits: updates that are small beside a weight are lost."),
-        sixteen_bits,
-    ),
-    StepChange(
-        "sequence",
-        "length",
-        lambda after: (
-            Message("Sequences of {n:,} tokens", n=after.workload.sequence)
-            if after.objective is None
-            else Message("Completions of {n:,} tokens", n=after.objective.completion)
+        StepChange(
+            "without_logits",
+            Message("Log-probabilities without logits"),
+            Message("A newer release of the trainer, whose head works by tiles; the result is the same."),
+            without_logits,
         ),
-        Message("Longer texts are cut or split."),
-        shorter,
     ),
-    StepChange(
-        "LoRA",
-        "method",
-        Message("LoRA"),
-        Message("Another method: adapters are trained, the weights stay as they are."),
-        adapters,
+    "time": (
+        StepChange(
+            "sleep",
+            Message("Engine sleeps while the model is trained"),
+            Message("Weights are handed over after every step in any case; the cache is allocated anew."),
+            sets("colocation", engine_stays_awake, sleep_level=2),
+        ),
+        StepChange(
+            "engine_share",
+            lambda after: Message("{share:.2f} of the GPU for the engine", share=fields_of(after)["engine_share"]),
+            Message("As many completions at once as the cache then holds."),
+            other_share,
+        ),
+        StepChange(
+            "precomputed",
+            Message("Reference computed before training"),
+            Message("One pass over all data before the first step."),
+            sets("objective", compares_with_copy, reference="precomputed"),
+        ),
+        StepChange(
+            "reshard",
+            Message("Reshard after the forward pass"),
+            Message("Each layer's weights are gathered once more."),
+            sets("layout", reshard_after_forward=True),
+        ),
+        StepChange(
+            "one_piece",
+            Message("One piece on each pipeline stage"),
+            lambda after: Message(
+                "Fewer micro-batches under way, and a longer bubble: {share:.1%} of the step's work.",
+                share=(after.layout.pp - 1) / after.workload.accumulation,
+            ),
+            sets("layout", vp=1),
+        ),
+        StepChange(
+            "micro-batch",
+            lambda after: Message(
+                "Micro-batch of {n:,} sequence", plural="Micro-batch of {n:,} sequences", n=after.workload.micro_batch
+            ),
+            lambda after: Message(
+                "More passes, each of fewer tokens: {n:,} micro-batches a step.", n=after.workload.accumulation
+            ),
+            less_at_once,
+        ),
+        StepChange(
+            "zero_1",
+            Message("ZeRO-1"),
+            Message("Optimizer states are sharded: as much communication as without."),
+            zero(1),
+        ),
+        StepChange(
+            "zero_2",
+            Message("ZeRO-2"),
+            Message("Gradients are sharded too: as much communication as without."),
+            zero(2),
+        ),
+        StepChange(
+            "alternate",
+            Message("Checkpointing of every other matmul"),
+            Message("Half of the forward pass once more: about a sixth more compute."),
+            sets("workload", lambda now: now.workload.recompute != "full", recompute="alternate"),
+        ),
+        StepChange(
+            "checkpointing",
+            Message("Full checkpointing"),
+            Message("The forward pass once more: about a third more compute."),
+            sets("workload", recompute="full"),
+        ),
+        StepChange(
+            "zero_3",
+            Message("ZeRO-3 / FSDP"),
+            Message("Weights are sharded too: half as much communication again."),
+            zero(3),
+        ),
     ),
-    StepChange(
-        "QLoRA",
-        "method",
-        Message("QLoRA"),
-        Message("Another method: adapters beside weights that are rounded to 4 bits."),
-        quantized,
+    "traffic": (
+        StepChange(
+            "offload",
+            Message("Full checkpointing, offloaded to CPU"),
+            Message("About a third more compute, and each layer's input crosses PCIe twice."),
+            sets(
+                "workload", lambda now: not now.workload.offload_activations, recompute="full", offload_activations=True
+            ),
+        ),
+        StepChange(
+            "states_on_host",
+            Message("Optimizer states offloaded but for the update"),
+            Message("States cross PCIe twice a step."),
+            sets("colocation", offload_optimizer=True),
+        ),
+        StepChange(
+            "weights_on_host",
+            Message("Trained weights offloaded while generating"),
+            Message("Weights cross PCIe twice a step."),
+            sets("colocation", offload_weights=True),
+        ),
+        StepChange(
+            "cpu_offload",
+            Message("Weights and optimizer in CPU memory"),
+            Message("FSDP's CPUOffload: all weights cross PCIe in each pass, and the CPU updates them."),
+            zero(3, cpu_offload=True),
+        ),
     ),
-)
-"""Changes in the order in which people give things up."""
+    "precision": (
+        StepChange(
+            "in_backward",
+            Message("Optimizer in backward"),
+            Message("No accumulation of gradients, and none clipped by the norm of all."),
+            sets("workload", updates_in_backward, optimizer_in_backward=True),
+        ),
+        StepChange(
+            "8_bits",
+            Message("8-bit AdamW"),
+            Message("Both moments are rounded to 8 bits, by blocks of 256."),
+            sets(
+                "workload", lambda now: now.workload.optimizer == "adamw", optimizer="adamw-8bit", optimizer_kernel=None
+            ),
+        ),
+        StepChange(
+            "16_bits",
+            Message("Pure BF16"),
+            Message("Weights, gradients and states in 16 bits: updates that are small beside a weight are lost."),
+            sixteen_bits,
+        ),
+    ),
+    "length": (
+        StepChange(
+            "sequence",
+            lambda after: (
+                Message("Sequences of {n:,} tokens", n=after.workload.sequence)
+                if after.objective is None
+                else Message("Completions of {n:,} tokens", n=after.objective.completion)
+            ),
+            Message("Longer texts are cut or split."),
+            shorter,
+        ),
+    ),
+    "method": (
+        StepChange(
+            "LoRA",
+            Message("LoRA"),
+            Message("Another method: adapters are trained, the weights stay as they are."),
+            adapters,
+        ),
+        StepChange(
+            "QLoRA",
+            Message("QLoRA"),
+            Message("Another method: adapters beside weights that are rounded to 4 bits."),
+            quantized,
+        ),
+    ),
+}
+"""Changes by what they give up, in the order in which people do."""
 
 
 class TrainingLever(Frozen):
@@ -408,7 +399,7 @@ class Smaller:
         self.gpu, self.training = gpu, training
         self.now = training.scenario.model_copy(update={"colocation": colocation})
         self.weighed = dict[TrainingScenario, StepFit]()
-        self.changes = [change for change in CHANGES if change.gives_up in allowed]
+        self.changes = [change for price, changes in CHANGES.items() if price in allowed for change in changes]
 
     def at(self, scenario: TrainingScenario) -> Training:
         return self.training.changed(**{name: part for name, part in scenario if name != "colocation"})
@@ -437,8 +428,8 @@ class Smaller:
         """The most sequences or tokens that fit; None where memory sets no limit."""
         if (engine := self.engine(scenario)) is not None:
             if of == "micro_batch":
-                return limit(engine.most_sequences())
-            tokens = engine.most_tokens()
+                return limit(engine.most_sequences)
+            tokens = engine.most_tokens
             return limit(tokens and tokens + engine.objective.prompt)
         training = self.at(scenario)
         most = training.most_sequences if of == "micro_batch" else training.most_tokens
@@ -469,8 +460,8 @@ class Smaller:
         do."""
         if self.fits(self.now):
             return []
-        for change in self.changes:
-            if change.gives_up in CHEAP and self.fits(change.on(self, self.now)):
+        for change in chain.from_iterable(CHANGES[price] for price in CHEAP):
+            if self.fits(change.on(self, self.now)):
                 return [change]
         chosen = list(self.helping())
         return fewest(chosen, self.fits, self.after) if self.fits(self.after(chosen)) else None

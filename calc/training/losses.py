@@ -5,16 +5,16 @@ from collections.abc import Callable
 
 from calc.training.modules import Modules
 from calc.training.operations import WEIGHT_GRADIENTS
-from calc.training.tape import Backward, CountedBy, TrackedTensor, scoped
+from calc.training.tape import Backward, CountedBy, Gradients, Tracked, scoped
 from calc.training.workload import LogProbs, Objective
 
 LOGIT_GRADIENTS = "gradients of logits"
-Head = Callable[[Modules, TrackedTensor], TrackedTensor]
+Head = Callable[[Modules, Tracked], Tracked]
 """Steps from the last norm's output to the loss; a pass without gradients may end with log-probabilities."""
 
 
 @scoped
-def head(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def head(t: Modules, x: Tracked) -> Tracked:
     """The loss on what the final norm gives."""
     kind, chunks = t.settings.loss, t.settings.loss_chunks
     stream = t.local(states(t, x))  # which the class holds until the loss is there
@@ -38,7 +38,7 @@ def head(t: Modules, x: TrackedTensor) -> TrackedTensor:
     return loss
 
 
-def finished_logits(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+def finished_logits(t: Modules, logits: Tracked) -> Tracked:
     """Logits as the class returns them: scaled, in 32 bits or capped where the family does so."""
     if t.kernels.multiplied:
         logits = t.scale(logits, "logits")
@@ -51,14 +51,14 @@ def finished_logits(t: Modules, logits: TrackedTensor) -> TrackedTensor:
     return logits
 
 
-def states(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def states(t: Modules, x: Tracked) -> Tracked:
     """States in the width of the head's table."""
     if t.model.d_embedding is None:
         return x
     return t.matrix(x, "project_out", t.model.d_embedding, "states in the width of the embedding")
 
 
-def output_table(t: Modules, chunks: int = 1, *, uses: int = 1) -> TrackedTensor:
+def output_table(t: Modules, chunks: int = 1, *, uses: int = 1) -> Tracked:
     """The head's weight, which so many products read; the embedding too where it is tied."""
     t.gradient_names = dict.fromkeys((t.model.vocab, -(-t.model.vocab // chunks)), LOGIT_GRADIENTS)
     size = t.model.vocab * (t.model.d_embedding or t.model.hidden)
@@ -66,7 +66,7 @@ def output_table(t: Modules, chunks: int = 1, *, uses: int = 1) -> TrackedTensor
 
 
 @scoped
-def cross_entropy(t: Modules, logits: TrackedTensor, *, upcast: bool = True) -> TrackedTensor:
+def cross_entropy(t: Modules, logits: Tracked, *, upcast: bool = True) -> Tracked:
     """transformers' ForCausalLMLoss: in 32 bits; or in the type of the logits."""
     if upcast:
         logits = t.local(t.cast(logits, 4, "logits in 32 bits"))
@@ -75,7 +75,7 @@ def cross_entropy(t: Modules, logits: TrackedTensor, *, upcast: bool = True) -> 
 
 
 @scoped
-def parallel_cross_entropy(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+def parallel_cross_entropy(t: Modules, logits: Tracked) -> Tracked:
     """DTensor's loss_parallel, on a rank's part of the vocabulary (torch 2.13, distributed/tensor/parallel/loss.py): in
     32 bits whatever the logits are, step by step; going back, on top of what is saved, zeros that become -1 at the
     labels, the probabilities, their sum, and that times the gradient of the loss."""
@@ -84,7 +84,7 @@ def parallel_cross_entropy(t: Modules, logits: TrackedTensor) -> TrackedTensor:
     t.like("exponentials of the logits", wide)
     likely = t.like("log-softmax of the logits", wide, shifted)
 
-    def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+    def backward(gradient: Tracked) -> Gradients:
         labels = t.gradient(likely)
         probabilities = t.like("probabilities of the vocabulary", labels)
         total = t.gradient(likely, probabilities)
@@ -94,14 +94,14 @@ def parallel_cross_entropy(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def single_kernel_loss(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+def single_kernel_loss(t: Modules, logits: Tracked) -> Tracked:
     """Loss fused by torch.compile: the logits are saved as they are, and their gradient takes their place, which public
     records of compiled losses agree with; Liger's kernel does so too (arXiv:2410.10989 section 3.2)."""
     return t.record(scalar(t), [logits], lambda gradient: [logits.view()], [logits.storage])
 
 
 @scoped
-def chunked_loss(t: Modules, x: TrackedTensor, table: TrackedTensor) -> TrackedTensor:
+def chunked_loss(t: Modules, x: Tracked, table: Tracked) -> Tracked:
     """torchtune's CEWithChunkedOutputLoss: the logits of all chunks of tokens, then the loss of one after the other. A
     chunk of so many tokens is counted as so much less of every token."""
     chunks = t.settings.loss_chunks
@@ -116,7 +116,7 @@ def chunked_loss(t: Modules, x: TrackedTensor, table: TrackedTensor) -> TrackedT
 
 
 @scoped
-def fused_loss(t: Modules, x: TrackedTensor, table: TrackedTensor) -> TrackedTensor:
+def fused_loss(t: Modules, x: Tracked, table: Tracked) -> Tracked:
     """Head and loss in one, so that logits are never whole: chunks of so many tokens that their logits are as large as
     the states, in 16 bits and in 32; the gradients are made on the way forward (Liger Kernel, arXiv:2410.10989 section
     3.2)."""
@@ -130,7 +130,7 @@ def fused_loss(t: Modules, x: TrackedTensor, table: TrackedTensor) -> TrackedTen
 
 
 @scoped
-def stepwise_loss(t: Modules, x: TrackedTensor, table: TrackedTensor) -> TrackedTensor:
+def stepwise_loss(t: Modules, x: Tracked, table: Tracked) -> Tracked:
     """torchtitan's ChunkedLossWrapper (0.3, components/loss.py): head, loss in fp32 and backward of one chunk of tokens
     after the other, whose logits are as large as part of the columns of every token. The gradients of the states are
     gathered in fp32, those of the table added up."""
@@ -139,7 +139,7 @@ def stepwise_loss(t: Modules, x: TrackedTensor, table: TrackedTensor) -> Tracked
     t.mark_loss()
     width = t.width if t.autocast else table.width
     cast = t.cast_weight(table, width, "weights in 16 bits")
-    of_table: TrackedTensor | None = None
+    of_table: Tracked | None = None
     for _ in range(2):  # from the second on all are alike
         logits = t.new("logits", part, width, x.unit)
         wide = t.new("logits in 32 bits", part, 4, x.unit)
@@ -157,9 +157,7 @@ def stepwise_loss(t: Modules, x: TrackedTensor, table: TrackedTensor) -> Tracked
 
 
 @scoped
-def gradients_there(
-    t: Modules, x: TrackedTensor, table: TrackedTensor, gradients: list[TrackedTensor | None]
-) -> TrackedTensor:
+def gradients_there(t: Modules, x: Tracked, table: Tracked, gradients: Gradients) -> Tracked:
     """A loss whose gradients were made on the way forward."""
     return t.record(scalar(t), [x, table], lambda _: [gradient and gradient.view() for gradient in gradients])
 
@@ -169,7 +167,7 @@ TILE = 4096, 32_768
 
 
 @scoped
-def tiled_loss(t: Modules, x: TrackedTensor, table: TrackedTensor) -> TrackedTensor:
+def tiled_loss(t: Modules, x: Tracked, table: Tracked) -> Tracked:
     """TRL's ChunkedLogProbFunction (1.16, kernels/chunked_logprob.py): a copy of the states that have a label, and a
     tile of logits at a time, made again on the way back, where all gradients add up in fp32. The tile is that of at
     least 4,096 tokens."""
@@ -178,7 +176,7 @@ def tiled_loss(t: Modules, x: TrackedTensor, table: TrackedTensor) -> TrackedTen
     width = t.width if t.autocast else x.width
     rows = min(t.model.vocab, TILE[1]) * x.columns
 
-    def tile() -> list[TrackedTensor]:
+    def tile() -> list[Tracked]:
         logits = t.new("logits of a tile", TILE[0] * TILE[1], width, CountedBy.ONCE)
         cast = t.new("weights in 16 bits", rows, width, CountedBy.ONCE) if table.width != width else None
         return [logits] if cast is None else [logits, cast]
@@ -188,12 +186,12 @@ def tiled_loss(t: Modules, x: TrackedTensor, table: TrackedTensor) -> TrackedTen
 
 
 def summed_in_fp32(
-    t: Modules, inputs: list[TrackedTensor], tile: Callable[[], list[TrackedTensor]], *, keeps_tile: bool
+    t: Modules, inputs: list[Tracked], tile: Callable[[], list[Tracked]], *, keeps_tile: bool
 ) -> Backward:
     """The backward of a head by tiles, which are made again while the gradients of states and table add up in fp32;
     the last tile may stay until these are cast."""
 
-    def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
+    def backward(_: Tracked) -> Gradients:
         wide = [t.local(t.gradient((x.columns, 4, x.unit))) if x.node else None for x in inputs]
         last = tile()
         if not keeps_tile:
@@ -204,7 +202,7 @@ def summed_in_fp32(
     return backward
 
 
-def scalar(t: Modules) -> TrackedTensor:
+def scalar(t: Modules) -> Tracked:
     return t.new("loss", 1, 4, CountedBy.ONCE)
 
 
@@ -219,7 +217,7 @@ ENTROPY_CHUNK = 128
 
 
 @scoped
-def fused_log_probs(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def fused_log_probs(t: Modules, x: Tracked) -> Tracked:
     """Log-probabilities of the scored tokens [N], without logits: their states are copied, and meet the head tile by
     tile; going back, tiles are made again, and both gradients add up in fp32 (TRL 1.16, kernels/chunked_logprob.py and
     trainer/utils.py, `add_fused_lm_head`)."""
@@ -233,7 +231,7 @@ def fused_log_probs(t: Modules, x: TrackedTensor) -> TrackedTensor:
     sums = t.local(t.new("sums over tiles of logits", STATISTICS, 4, CountedBy.SCORED))
     rows = min(t.model.vocab, TILE[1]) * x.columns
 
-    def tile(casts: int = 1) -> list[TrackedTensor]:
+    def tile(casts: int = 1) -> list[Tracked]:
         """A tile of logits, with what is cast for its product; going back the last tile's cast is there until the next
         one stands."""
         made = [t.new("logits of a tile", TILE[1], width, CountedBy.TILED)]
@@ -251,7 +249,7 @@ def fused_log_probs(t: Modules, x: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def whole_logits(t: Modules, x: TrackedTensor, *, last: bool = False) -> TrackedTensor:
+def whole_logits(t: Modules, x: Tracked, *, last: bool = False) -> Tracked:
     """Logits of all tokens, or of the last ones of each sequence (logits_to_keep), whose states are copied then."""
     x = t.local(states(t, x))
     table = output_table(t)
@@ -261,31 +259,31 @@ def whole_logits(t: Modules, x: TrackedTensor, *, last: bool = False) -> Tracked
     return finished_logits(t, t.linear(x, table, t.model.vocab, "logits", CountedBy.LOGITS))
 
 
-def outputs_of(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+def outputs_of(t: Modules, logits: Tracked) -> Tracked:
     """Logits as the trainer gets them: autocast ends, and accelerate casts the outputs to fp32
     (`convert_outputs_to_fp32`)."""
     t.leave_autocast()
     return t.cast(logits, 4, "logits in 32 bits") if t.settings.autocast else logits
 
 
-def shifted(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+def shifted(t: Modules, logits: Tracked) -> Tracked:
     """logits[:, :-1]: a view of the scored tokens' logits, whose gradient is put into zeros."""
     return t.record(logits.view(unit=CountedBy.SCORED), [logits], lambda gradient: [t.gradient(logits)])
 
 
-def label_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+def label_log_probs(t: Modules, logits: Tracked) -> Tracked:
     """Log-probabilities of labels from whole logits, sequence by sequence (TRL 1.12, trainer/utils.py,
     `selective_log_softmax`)."""
     return wide_log_probs(t, logits) if logits.width == 4 else narrow_log_probs(t, logits)
 
 
 @scoped
-def wide_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+def wide_log_probs(t: Modules, logits: Tracked) -> Tracked:
     """Log-probabilities in fp32: the labels' logits less a log-sum-exp for each row. Both save the logits. Going back,
     a gradient of each row and their stack, then zeros into which those of the labels are scattered."""
     row, label = (logits.columns, 4, CountedBy.SCORED_ROW), "log-probabilities"
 
-    def stacked(_: TrackedTensor) -> list[TrackedTensor | None]:
+    def stacked(_: Tracked) -> Gradients:
         rows = t.gradient(logits)
         t.use(t.gradient(row))
         return [t.gradient(logits, rows)]
@@ -298,28 +296,28 @@ def wide_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def narrow_log_probs(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+def narrow_log_probs(t: Modules, logits: Tracked) -> Tracked:
     """Log-probabilities in 16 bits: a log-softmax of each row, which is saved, and whose gradient takes its place row
     by row; then their stack."""
     row = logits.columns, logits.width, CountedBy.SCORED_ROW
     rows = t.scaled_in_place(logits)
     likely = t.new("log-softmax of the logits", *(logits.size if t.recording else row), logits)
 
-    def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
+    def backward(_: Tracked) -> Gradients:
         t.use(t.gradient(row, t.gradient(row, t.gradient(row))))
         return [likely.view()]
 
     return t.record(t.new("log-probabilities", 1, logits.width, CountedBy.SCORED), [rows], backward, [likely.storage])
 
 
-def use_entropies(t: Modules, logits: TrackedTensor, *, copied: bool) -> None:
+def use_entropies(t: Modules, logits: Tracked, *, copied: bool) -> None:
     """Entropies that are logged, some tokens at a time: log-softmax, its exponential, their product. A view that is
     not in one piece is copied before."""
     flat = t.new("copy of the logits", logits.columns, logits.width, logits.unit) if copied else logits
     t.use(*[t.new("entropies", ENTROPY_CHUNK * logits.columns, logits.width, CountedBy.ONCE) for _ in range(3)], flat)
 
 
-def entropies_with_gradient(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+def entropies_with_gradient(t: Modules, logits: Tracked) -> Tracked:
     """Entropies that have a gradient: log-softmax and its exponential are saved, chunk by chunk; going back, the
     gradient of a chunk takes the place of one of them, and those of all are put together."""
     chunk = ENTROPY_CHUNK * logits.columns
@@ -327,7 +325,7 @@ def entropies_with_gradient(t: Modules, logits: TrackedTensor) -> TrackedTensor:
     likely = t.new("log-softmax of the logits", *logits.size)
     exponentials = t.new("exponentials of the logits", *logits.size)
 
-    def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
+    def backward(_: Tracked) -> Gradients:
         t.use(*[t.gradient((chunk, logits.width, CountedBy.ONCE)) for _ in range(2)])
         return [likely.view()]
 
@@ -336,30 +334,29 @@ def entropies_with_gradient(t: Modules, logits: TrackedTensor) -> TrackedTensor:
     return t.record(t.new("entropies", 1, logits.width, CountedBy.SCORED), [parts], backward, saved)
 
 
-def loss_of(t: Modules, *parts: TrackedTensor) -> TrackedTensor:
+def loss_of(t: Modules, *parts: Tracked) -> Tracked:
     return t.record(scalar(t), parts, lambda gradient: [gradient for _ in parts])
 
 
-def outputs_with_states(t: Modules, x: TrackedTensor) -> list[TrackedTensor]:
+def outputs_with_states(t: Modules, x: Tracked) -> list[Tracked]:
     """Logits, and the hidden states where the backward pass does not keep them in any case, as accelerate returns them:
     under autocast logits in fp32, and copies of states."""
     saved = t.recording and (t.settings.checkpoints or t.settings.rest == 4)  # as inputs of layers
     states = [] if saved else [layer_inputs(t)]
     logits = whole_logits(t, x)
-    t.leave_autocast()
+    wide = outputs_of(t, logits)
     if not t.settings.autocast:
         return [logits, *states]
-    wide = t.cast(logits, 4, "logits in 32 bits")
     copies = [hidden_states(t)] if t.settings.rest == 2 else states
     t.use(logits, *states)
     return [wide, *copies]
 
 
-def layer_inputs(t: Modules) -> TrackedTensor:
+def layer_inputs(t: Modules) -> Tracked:
     return t.new("hidden states", t.model.num_layers * t.model.hidden, t.settings.rest)
 
 
-def hidden_states(t: Modules) -> TrackedTensor:
+def hidden_states(t: Modules) -> Tracked:
     """Hidden states as accelerate returns them: under autocast, for a model in 16 bits, copies in fp32 of the outputs
     of the embedding, of all layers and of the last norm."""
     if t.settings.autocast and t.settings.rest == 2:
@@ -371,7 +368,7 @@ def hidden_states(t: Modules) -> TrackedTensor:
 # cross-entropy is (ops/triton/cross_entropy.py). Entropies are compiled into another, which saves nothing.
 
 
-def in_place(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def in_place(t: Modules, x: Tracked) -> Tracked:
     """verl 0.9 (workers/engine/fsdp/transformer_impl.py, `prepare_model_outputs`, and utils/torch_functional.py,
     `logprobs_from_logits`): logits as the head makes them, at temperature 1 no copy; their gradients take their
     place."""
@@ -380,7 +377,7 @@ def in_place(t: Modules, x: TrackedTensor) -> TrackedTensor:
     return loss_of(t, single_kernel_loss(t, logits))
 
 
-def in_fp32(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def in_fp32(t: Modules, x: Tracked) -> Tracked:
     """OpenRLHF 0.11 (models/actor.py and models/utils.py, `log_probs_from_logits`): logits are cast to fp32, and their
     gradients stand next to them."""
     logits = whole_logits(t, x)
@@ -393,7 +390,7 @@ def in_fp32(t: Modules, x: TrackedTensor) -> TrackedTensor:
 # Losses of TRL
 
 
-def fused(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def fused(t: Modules, x: Tracked) -> Tracked:
     """A loss on log-probabilities of the fused head, which stands in the model's forward; then the reference runs."""
     scored = fused_log_probs(t, x)
     t.leave_autocast()
@@ -405,7 +402,7 @@ def fused_or(whole: Head) -> Head:
     """The head of a release that builds no logits, those of other trainers, and what an older release makes of whole
     logits."""
 
-    def head(t: Modules, x: TrackedTensor) -> TrackedTensor:
+    def head(t: Modules, x: Tracked) -> Tracked:
         ways: dict[LogProbs | None, Head] = {"fused": fused, "in-place": in_place, "in-fp32": in_fp32}
         return ways.get(t.objective.log_probs, whole)(t, x)
 
@@ -423,7 +420,7 @@ CHUNK = 256
 """Tokens of a chunk of chunked_nll."""
 
 
-def sft_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def sft_head(t: Modules, x: Tracked) -> Tracked:
     if t.objective.log_probs == "chunked":
         loss = chunked_nll(t, x)
         t.leave_autocast()
@@ -432,11 +429,10 @@ def sft_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def logged_cross_entropy(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+def logged_cross_entropy(t: Modules, logits: Tracked) -> Tracked:
     """transformers' loss, within the model; accelerate's fp32 copy of the logits, of which entropies are logged."""
     loss = cross_entropy(t, logits)
-    t.leave_autocast()
-    wide = t.cast(logits, 4, "logits in 32 bits") if t.settings.autocast else logits
+    wide = outputs_of(t, logits)
     t.free(logits)
     use_entropies(t, shifted(t, wide), copied=True)
     t.use(wide)
@@ -444,7 +440,7 @@ def logged_cross_entropy(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def chunked_nll(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def chunked_nll(t: Modules, x: Tracked) -> Tracked:
     """chunked_nll: each chunk of tokens meets the head in fp32 under activation checkpointing (TRL 1.12,
     trainer/sft_trainer.py, `_chunked_cross_entropy_loss`)."""
     table = output_table(t)
@@ -453,7 +449,7 @@ def chunked_nll(t: Modules, x: TrackedTensor) -> TrackedTensor:
     ordered = t.local(t.gather(t.slice(x, x.columns), places, x.columns, "states of scored tokens"))
     narrow = t.width if t.autocast else 4
 
-    def multiplied() -> tuple[TrackedTensor, TrackedTensor]:
+    def multiplied() -> tuple[Tracked, Tracked]:
         """The head's weight as it is multiplied, by way of fp32, and the logits of a chunk."""
         wide = t.new("weights in 32 bits", table.columns, 4, CountedBy.ONCE)
         weight = t.new("weights in 16 bits", table.columns, narrow, CountedBy.ONCE, wide) if narrow != 4 else wide
@@ -465,9 +461,9 @@ def chunked_nll(t: Modules, x: TrackedTensor) -> TrackedTensor:
     first = multiplied()[1]
     t.use(*[t.new(*wide_logits) for _ in range(3)], first)  # with the exponential and the product of the entropy
 
-    def backward(_: TrackedTensor) -> list[TrackedTensor | None]:
+    def backward(_: Tracked) -> Gradients:
         states = t.gradient((x.columns, x.width, x.unit))
-        summed: TrackedTensor | None = None
+        summed: Tracked | None = None
         for chunk in range(2):  # from the second on all are alike
             weight, logits = multiplied()
             likely = t.new(*wide_logits, logits)
@@ -489,7 +485,7 @@ def chunked_nll(t: Modules, x: TrackedTensor) -> TrackedTensor:
 # after the policy's forward pass, while that waits for its own backward
 
 
-def dpo_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def dpo_head(t: Modules, x: Tracked) -> Tracked:
     if t.objective.trl == "0.24":
         return with_hidden_states(t, x)
     logits = outputs_of(t, whole_logits(t, x))
@@ -497,7 +493,7 @@ def dpo_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def compared(t: Modules, logits: TrackedTensor, *, with_cache: bool = False) -> TrackedTensor:
+def compared(t: Modules, logits: Tracked, *, with_cache: bool = False) -> Tracked:
     """TRL 1.12, trainer/dpo_trainer.py and kto_trainer.py, `_compute_loss`: logits of policy and reference, and a copy
     for the entropies that are logged. KTO's reference returns its cache too, and copies are made of both halves of the
     batch, and of the first one's completions."""
@@ -516,14 +512,14 @@ def compared(t: Modules, logits: TrackedTensor, *, with_cache: bool = False) -> 
     return loss_of(t, scored)
 
 
-def reference_logits(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+def reference_logits(t: Modules, logits: Tracked) -> Tracked:
     """Logits of the reference, with what a row of them takes."""
     made = t.new("logits of the reference", logits.columns, logits.width, CountedBy.LOGITS)
     t.use(t.new("exponentials of the logits", logits.columns, logits.width, CountedBy.SCORED_ROW), made)
     return made
 
 
-def with_hidden_states(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def with_hidden_states(t: Modules, x: Tracked) -> Tracked:
     """TRL 0.24, trainer/dpo_trainer.py, `concatenated_forward`: the model returns all hidden states too, which
     accelerate casts to fp32 with the logits."""
     outputs = outputs_with_states(t, x)
@@ -538,7 +534,7 @@ def with_hidden_states(t: Modules, x: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def concatenated(t: Modules, logits: TrackedTensor, *states: TrackedTensor) -> TrackedTensor:
+def concatenated(t: Modules, logits: Tracked, *states: Tracked) -> Tracked:
     """Log-probabilities of all tokens, next to the mean logits that are logged."""
     view = logits.view(unit=CountedBy.SCORED)
     scored = label_log_probs(t, t.record(view, [logits], t.passing))
@@ -546,7 +542,7 @@ def concatenated(t: Modules, logits: TrackedTensor, *states: TrackedTensor) -> T
     return scored
 
 
-def use_means(t: Modules, logits: TrackedTensor) -> None:
+def use_means(t: Modules, logits: Tracked) -> None:
     """A copy of the logits of the chosen completions, of which the mean is logged."""
     part = logits.columns * t.objective.completion // (2 * t.objective.sequence)
     t.use(t.new("copy of the logits", part, logits.width, CountedBy.LOGITS), logits)
@@ -555,14 +551,14 @@ def use_means(t: Modules, logits: TrackedTensor) -> None:
 # KTO, arXiv:2402.01306: single completions, wanted or not, against a reference; and a KL term by mismatched ones
 
 
-def kto_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def kto_head(t: Modules, x: Tracked) -> Tracked:
     if t.recording:  # a policy under checkpointing makes no cache, or saves it in any case
         return compared(t, outputs_of(t, whole_logits(t, x)), with_cache=True)
     with t.alive(cached(t)):
         return label_log_probs(t, shifted(t, outputs_of(t, whole_logits(t, x))))
 
 
-def cached(t: Modules) -> TrackedTensor:
+def cached(t: Modules) -> Tracked:
     """Keys and values of all layers, which the model returns where use_cache is not turned off."""
     columns = sum(len(block.layers) * mixer.cached_elements() for block in t.model.blocks for mixer in block.mixers)
     return t.new("keys and values of all layers", columns, t.settings.compute)
@@ -572,7 +568,7 @@ def cached(t: Modules) -> TrackedTensor:
 # logits (TRL, trl/experimental)
 
 
-def pair_head(t: Modules, x: TrackedTensor, *, likelihood: bool) -> TrackedTensor:
+def pair_head(t: Modules, x: Tracked, *, likelihood: bool) -> Tracked:
     """Log-probabilities of both halves of the pairs; before them the likelihood of the chosen half."""
     logits = outputs_of(t, whole_logits(t, x))
     with t.alive(logits):
@@ -581,12 +577,12 @@ def pair_head(t: Modules, x: TrackedTensor, *, likelihood: bool) -> TrackedTenso
 
 
 @scoped
-def chosen_likelihood(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+def chosen_likelihood(t: Modules, logits: Tracked) -> Tracked:
     """Cross-entropy of the chosen half, whose logits are copied for it."""
     half = logits.columns // 2
     copy = t.local(t.new("copy of the logits", half, logits.width, CountedBy.SCORED))
 
-    def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+    def backward(gradient: Tracked) -> Gradients:
         """Into zeros, first of the shift and then of the half."""
         return [t.gradient(logits, t.gradient((half, logits.width, CountedBy.LOGITS), gradient))]
 
@@ -597,14 +593,14 @@ def chosen_likelihood(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 # A reward model on pairs, arXiv:2203.02155 section 3.5: one score for each sequence, and no logits
 
 
-def score_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def score_head(t: Modules, x: Tracked) -> Tracked:
     scores = scored(t, x)
     t.leave_autocast()
     return loss_of(t, scores)
 
 
 @scoped
-def scored(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def scored(t: Modules, x: Tracked) -> Tracked:
     """The score of the last token of each sequence, of those that are made for all."""
     weight = t.weight(x.columns, t.settings.rest, trained=True)
     t.mark_loss()
@@ -616,12 +612,12 @@ def scored(t: Modules, x: TrackedTensor) -> TrackedTensor:
 # Log-probabilities of the policy that generated them, and of the reference, are made before the update
 
 
-def grpo_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def grpo_head(t: Modules, x: Tracked) -> Tracked:
     return tempered_loss(t, outputs_of(t, whole_logits(t, x, last=True)))
 
 
 @scoped
-def tempered_loss(t: Modules, logits: TrackedTensor) -> TrackedTensor:
+def tempered_loss(t: Modules, logits: Tracked) -> Tracked:
     """Logits over the temperature, a copy next to what the model returned (TRL 1.12, trainer/grpo_trainer.py,
     `_get_per_token_logps_and_entropies`)."""
     scaled = t.local(t.scale(shifted(t, shifted(t, logits)), "logits over the temperature"))
@@ -639,7 +635,7 @@ def tempered_loss(t: Modules, logits: TrackedTensor) -> TrackedTensor:
 # model as large as the policy is trained with it, and a reward model stands next to both
 
 
-def ppo_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def ppo_head(t: Modules, x: Tracked) -> Tracked:
     """Whole logits and all hidden states, which the training loop holds until the update is over."""
     outputs = outputs_with_states(t, x)
     scored = label_log_probs(t, t.scaled_in_place(shifted(t, outputs[0])))
@@ -658,7 +654,7 @@ TEACHER_STATISTICS = 12
 """Vectors in fp32 that a tile of both models' logits is folded into (TRL 1.16, kernels/chunked_divergence.py)."""
 
 
-def gkd_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def gkd_head(t: Modules, x: Tracked) -> Tracked:
     """Whole logits of all tokens; the teacher's are made while those of the policy wait."""
     logits = outputs_of(t, whole_logits(t, x))
     if not t.recording:
@@ -670,7 +666,7 @@ def gkd_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def divergence(t: Modules, student: TrackedTensor, teacher: TrackedTensor) -> TrackedTensor:
+def divergence(t: Modules, student: Tracked, teacher: Tracked) -> Tracked:
     """TRL 1.16, experimental/gkd/gkd_trainer.py, `generalized_jsd_loss`: both over the temperature, their
     log-softmax, and the divergence of each token and word, of which those of completions are copied."""
     own = t.local(t.scale(student, "logits over the temperature"))
@@ -689,7 +685,7 @@ def divergence(t: Modules, student: TrackedTensor, teacher: TrackedTensor) -> Tr
 
 
 @scoped
-def to_the_mixture(t: Modules, own: TrackedTensor, other: TrackedTensor) -> TrackedTensor:
+def to_the_mixture(t: Modules, own: Tracked, other: Tracked) -> Tracked:
     """Divergences of both distributions from their mixture, weighed."""
     mixture = t.local(mixture_of(t, own, other))
     of_teacher = t.local(relative(t, mixture, other))
@@ -698,26 +694,26 @@ def to_the_mixture(t: Modules, own: TrackedTensor, other: TrackedTensor) -> Trac
     return t.add(t.scale(of_teacher, name), t.scale(of_student, name), name)
 
 
-def mixture_of(t: Modules, own: TrackedTensor, other: TrackedTensor) -> TrackedTensor:
+def mixture_of(t: Modules, own: Tracked, other: Tracked) -> Tracked:
     """logsumexp(stack([own + a, other + b])): saves the stack and its result."""
     name, stacked = "log-probabilities of the mixture", "distributions of both models"
-    parts = [t.shift(own, name), t.shift(other, name)]
+    parts = [t.copied(own, name), t.copied(other, name)]
     t.gradient_names = t.gradient_names | {2 * own.columns: LOGIT_GRADIENTS}
     stack = t.new(stacked, 2 * own.columns, own.width, own.unit)
-    both = t.record(stack, parts, lambda gradient: [TrackedTensor(gradient.storage, *own.size) for _ in parts])
+    both = t.record(stack, parts, lambda gradient: [Tracked(gradient.storage, *own.size) for _ in parts])
     t.use(t.like(stacked, both), both)
     out = t.new(name, *own.size)
     # the difference, its exponential, that times the gradient
     return t.record(out, [both], lambda _: [t.steps(both, 3)], [both.storage, out.storage])
 
 
-def relative(t: Modules, student: TrackedTensor, target: TrackedTensor) -> TrackedTensor:
+def relative(t: Modules, student: Tracked, target: Tracked) -> Tracked:
     """kl_div(student, target, log_target=True) of each element: exp(target) * (target - student)."""
     likely = t.result_saved(target, "probabilities of the vocabulary")
     return t.multiply(likely, t.subtract(target, student, "differences of log-probabilities"), "divergences")
 
 
-def distillation_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def distillation_head(t: Modules, x: Tracked) -> Tracked:
     """Head and divergence by tiles of scored tokens and vocabulary, all within autocast (TRL 1.16,
     trainer/distillation_trainer.py, `_chunked_divergence_loss`). Of the teacher's pass its last states stay."""
     x = states(t, x)
@@ -731,7 +727,7 @@ def distillation_head(t: Modules, x: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def tiled_divergence(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def tiled_divergence(t: Modules, x: Tracked) -> Tracked:
     """TRL 1.16, kernels/chunked_divergence.py, `ChunkedDivergenceFunction`: tiles of both models' logits in fp32, made
     again on the way back, where the gradients of the policy's states and head add up in fp32."""
     table, teacher = output_table(t), t.objective.teacher or t.model
@@ -745,7 +741,7 @@ def tiled_divergence(t: Modules, x: TrackedTensor) -> TrackedTensor:
     other = t.local(t.new(scored, other_columns, x.width, CountedBy.SCORED, states_of_teacher))
     sums = t.local(t.new("sums over tiles of logits", TEACHER_STATISTICS, 4, CountedBy.SCORED))
 
-    def tile() -> list[TrackedTensor]:
+    def tile() -> list[Tracked]:
         """A tile of each model's logits, and what is cast for the products."""
         made = [t.new("logits of a tile", TILE[1], 4, CountedBy.TILED) for _ in range(2)]
         for columns in (x.columns, other_columns):
@@ -758,7 +754,7 @@ def tiled_divergence(t: Modules, x: TrackedTensor) -> TrackedTensor:
 
     t.use(*tile(), sums)
 
-    def going_back() -> list[TrackedTensor]:
+    def going_back() -> list[Tracked]:
         return [t.new("gradients of a tile of logits", TILE[1], width, CountedBy.TILED), *tile()]
 
     backward = summed_in_fp32(t, [chosen, table], going_back, keeps_tile=True)

@@ -8,7 +8,7 @@ from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.conventions import NormKind
 from calc.training.operations import Operations
-from calc.training.tape import CountedBy, Name, TrackedTensor, scoped
+from calc.training.tape import CountedBy, Gradients, Name, Tracked, scoped
 from calc.training.workload import Loss, Objective
 
 
@@ -16,8 +16,8 @@ from calc.training.workload import Loss, Objective
 class Rotary:
     """Tables of cosines and sines, and how many channels of a head they turn."""
 
-    cosines: TrackedTensor
-    sines: TrackedTensor
+    cosines: Tracked
+    sines: Tracked
     channels: int
 
 
@@ -113,7 +113,7 @@ class Modules(Operations):
         self.model, self.kernels, self.settings = model, model.kernels, settings
         self.keeps_gradients, self.recording = settings.keeps_gradients, settings.records
 
-    def parameter(self, size: int, width: int | None = None, *, uses: int = 1) -> TrackedTensor:
+    def parameter(self, size: int, width: int | None = None, *, uses: int = 1) -> Tracked:
         """A weight of the model itself, by default in the type of norms, embedding and head."""
         return self.weight(size, width or self.settings.rest, trained=self.settings.trains, uses=uses)
 
@@ -121,13 +121,13 @@ class Modules(Operations):
         """Whether one matrix makes all of these."""
         return any(set(parts) <= set(packed) for packed in self.model.names.packed.values())
 
-    def parts(self, x: TrackedTensor, *columns: int) -> list[TrackedTensor]:
+    def parts(self, x: Tracked, *columns: int) -> list[Tracked]:
         if self.kernels.slices:
             return [self.slice(x, count) for count in columns]
         return self.split(x, *columns)
 
     @scoped
-    def bmm(self, a: TrackedTensor, b: TrackedTensor, columns: int, unit: CountedBy, name: Name) -> TrackedTensor:
+    def bmm(self, a: Tracked, b: Tracked, columns: int, unit: CountedBy, name: Name) -> Tracked:
         """torch.matmul of heads: several sequences that do not lie head by head are copied so first."""
         if self.autocast:
             a, b = (self.local(self.cast(x, self.width, "inputs of attention in 16 bits")) for x in (a, b))
@@ -135,12 +135,12 @@ class Modules(Operations):
         if self.settings.single:
             return out
 
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        def backward(gradient: Tracked) -> Gradients:
             return [gradient if gradient.by_heads else self.gradient(gradient, by_heads=True)]
 
         return self.record(out.view(node=out.node, by_heads=True), [out], backward)
 
-    def stacked(self, x: TrackedTensor) -> TrackedTensor:
+    def stacked(self, x: Tracked) -> Tracked:
         """The heads of all sequences one after another."""
         if x.by_heads or self.settings.single:
             return x
@@ -150,15 +150,8 @@ class Modules(Operations):
 
     @scoped
     def matrix(
-        self,
-        x: TrackedTensor,
-        name: str,
-        columns: int,
-        label: Name,
-        *,
-        bias: bool = False,
-        unit: CountedBy = CountedBy.TOKEN,
-    ) -> TrackedTensor:
+        self, x: Tracked, name: str, columns: int, label: Name, *, bias: bool = False, unit: CountedBy = CountedBy.TOKEN
+    ) -> Tracked:
         """A matrix of the model by its local name, and its adapter where it has one."""
         if self.settings.gathers and unit == CountedBy.STREAM:
             return self.scattered(self.matrix(x, name, columns, label, bias=bias), label)
@@ -175,7 +168,7 @@ class Modules(Operations):
         if not (settings.quantized and self.autocast):  # peft.tuners.lora.bnb leaves autocast to cast it
             x = self.become(x, adapters.width, "inputs of adapters in 32 bits")
         if settings.quantized:
-            result = self.copied_view(result, label)  # result.clone()
+            result = self.copied(result, label)  # result.clone()
         with self.alive(result):
             result = self.add(result, self.adapter(x, adapters, columns, label, unit), label)
         return self.cast(self.local(result), width, label)
@@ -183,7 +176,7 @@ class Modules(Operations):
     # Sequence parallel, arXiv:2205.05198 section 4.2.2. DTensor keeps what it has gathered until the backward pass, and
     # copies what it gathers or scatters, for tokens do not come first (torch 2.13, distributed/_functional_collectives)
 
-    def gathered(self, x: TrackedTensor) -> TrackedTensor:
+    def gathered(self, x: Tracked) -> Tracked:
         """g: the tokens of all ranks; going back, a reduce-scatter."""
         if not self.settings.gathers or x.unit != CountedBy.STREAM:
             return x
@@ -191,32 +184,28 @@ class Modules(Operations):
         out = self.like("states of all tokens", by_ranks, by_ranks)
         return self.record(out, [x], lambda gradient: [self.gradient(x, self.again(gradient))])
 
-    def scattered(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+    def scattered(self, x: Tracked, name: Name) -> Tracked:
         """ḡ: the sum over ranks, each with its part of the tokens; going back, all tokens are gathered."""
         by_ranks = self.like(name, x)
         out = self.new(name, x.columns, x.width, CountedBy.STREAM, by_ranks)
         return self.record(out, [x], lambda gradient: [self.again(self.gradient(x))])
 
     @scoped
-    def dequantized(
-        self, x: TrackedTensor, weight: TrackedTensor, columns: int, label: Name, unit: CountedBy
-    ) -> TrackedTensor:
+    def dequantized(self, x: Tracked, weight: Tracked, columns: int, label: Name, unit: CountedBy) -> Tracked:
         """A matrix of 4 or 8 bits, as it is multiplied: in 16 bits, before and again on the way back (bitsandbytes
         `MatMul4Bit`)."""
         before, x = x.width, self.local(self.cast(x, self.width, "inputs of matrices in 16 bits"))
         matrix = "dequantized matrix", weight.columns, self.width, CountedBy.ONCE
         out = self.new(label, columns, self.width, unit, self.new(*matrix))
 
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        def backward(gradient: Tracked) -> Gradients:
             whole = self.new(*matrix)
             return [self.gradient(x, whole) if x.node else None]
 
         return self.cast(self.record(out, [x], backward, [x.storage] * self.settings.saves_inputs), before, label)
 
     @scoped
-    def adapter(
-        self, x: TrackedTensor, adapters: Adapters, columns: int, label: Name, unit: CountedBy
-    ) -> TrackedTensor:
+    def adapter(self, x: Tracked, adapters: Adapters, columns: int, label: Name, unit: CountedBy) -> Tracked:
         """B·A·x times a scale, computed in the type of the adapter (`peft.tuners.lora.layer.Linear`)."""
         width, r = adapters.width, adapters.rank
         down = self.weight(r * x.columns, width, trained=True)
@@ -228,7 +217,7 @@ class Modules(Operations):
     # Norms
 
     @scoped
-    def norm(self, x: TrackedTensor, kind: NormKind, label: Name, *, heads: int = 1) -> TrackedTensor:
+    def norm(self, x: Tracked, kind: NormKind, label: Name, *, heads: int = 1) -> Tracked:
         """A norm over all columns, or over those of each of several heads."""
         size = x.columns // heads
         if kind == "layer":
@@ -256,7 +245,7 @@ class Modules(Operations):
         return self.cast(self.local(self.multiply(weight, y, label)), before, label)
 
     @scoped
-    def unweighted_norm(self, x: TrackedTensor, label: Name, *, heads: int = 1) -> TrackedTensor:
+    def unweighted_norm(self, x: Tracked, label: Name, *, heads: int = 1) -> Tracked:
         """RMSNorm in fp32 without a weight."""
         wide = self.local(self.cast(x, 4, ("{tensor} in 32 bits, for a norm", self.name_of(x))))
         return self.cast(self.multiply(wide, self.inverse_rms(wide, heads), label), x.width, label)

@@ -10,10 +10,11 @@ from calc.training.tape import (
     Backward,
     Checkpointed,
     CountedBy,
+    Gradients,
     Name,
     Node,
     Tape,
-    TrackedTensor,
+    Tracked,
     scoped,
 )
 
@@ -31,55 +32,53 @@ class Operations(Tape):
         self.width, self.autocast = width, autocast
         self.gradient_names: dict[int, str] = {}  # by the columns of what they belong to
 
-    def weight(self, size: int, width: int, *, trained: bool, uses: int = 1) -> TrackedTensor:
+    def weight(self, size: int, width: int, *, trained: bool, uses: int = 1) -> Tracked:
         """A weight of so many elements, whose memory is counted elsewhere."""
-        return TrackedTensor(None, size, width, CountedBy.ONCE, Accumulator(left=uses) if trained else None)
+        return Tracked(None, size, width, CountedBy.ONCE, Accumulator(left=uses) if trained else None)
 
-    def gradient(
-        self, of: TrackedTensor | TensorSize, *read: TrackedTensor | None, by_heads: bool = False
-    ) -> TrackedTensor:
+    def gradient(self, of: Tracked | TensorSize, *read: Tracked | None, by_heads: bool = False) -> Tracked:
         """A gradient as large as a tensor, and what is read to make it."""
-        columns, width, unit = (of.columns, of.width, of.unit) if isinstance(of, TrackedTensor) else of
+        columns, width, unit = (of.columns, of.width, of.unit) if isinstance(of, Tracked) else of
         name = WEIGHT_GRADIENTS if unit == CountedBy.ONCE else self.gradient_names.get(columns, ACTIVATION_GRADIENTS)
         return self.new(name, columns, width, unit, *read, by_heads=by_heads)
 
-    def required_gradient(self, of: TrackedTensor, *, by_heads: bool = False) -> TrackedTensor | None:
+    def required_gradient(self, of: Tracked, *, by_heads: bool = False) -> Tracked | None:
         return None if of.node is None else self.gradient(of, by_heads=by_heads)
 
-    def to_each(self, *inputs: TrackedTensor) -> Backward:
+    def to_each(self, *inputs: Tracked) -> Backward:
         """The backward of a kernel that makes the gradients of all its inputs at once."""
         return lambda gradient: [self.required_gradient(x, by_heads=x.by_heads) for x in inputs]
 
-    def again(self, gradient: TrackedTensor) -> TrackedTensor:
+    def again(self, gradient: Tracked) -> Tracked:
         """A gradient as large as another, laid out like it."""
         return self.gradient(gradient, gradient, by_heads=gradient.by_heads)
 
-    def steps(self, of: TrackedTensor | TensorSize, count: int) -> TrackedTensor:
+    def steps(self, of: Tracked | TensorSize, count: int) -> Tracked:
         """A gradient made by way of others as large, which are in memory until it stands."""
         *others, last = [self.gradient(of) for _ in range(count)]
         self.use(*others)
         return last
 
-    def passing(self, gradient: TrackedTensor) -> list[TrackedTensor | None]:
+    def passing(self, gradient: Tracked) -> Gradients:
         """The gradient of what changes no value of a gradient."""
         return [gradient]
 
-    def multiplied(self, gradient: TrackedTensor) -> list[TrackedTensor | None]:
+    def multiplied(self, gradient: Tracked) -> Gradients:
         """The gradient of an operation that multiplies it, element by element, with something saved or fixed."""
         return [self.again(gradient)]
 
-    def twice(self, gradient: TrackedTensor) -> list[TrackedTensor | None]:
+    def twice(self, gradient: Tracked) -> Gradients:
         """The gradient of two operations in a row that multiply it."""
         return [self.again(self.again(gradient))]
 
     @scoped
-    def checkpoint(self, run: Callable[..., TrackedTensor], *inputs: TrackedTensor, reentrant: bool) -> TrackedTensor:
+    def checkpoint(self, run: Callable[..., Tracked], *inputs: Tracked, reentrant: bool) -> Tracked:
         """Activation checkpointing, arXiv:1604.06174: only the inputs are saved; going back, it all runs again. The
         reentrant kind holds the output and its gradient meanwhile; the other goes back through the first run's nodes,
         for which the second makes only what they saved."""
         saved = [self.detached(x) for x in inputs]
 
-        def leaves() -> list[TrackedTensor]:
+        def leaves() -> list[Tracked]:
             return [self.detached(x, Node()) for x in saved]
 
         def again() -> None:
@@ -98,7 +97,7 @@ class Operations(Tape):
         out = run(*map(self.detached, inputs))
         self.recording = recording
 
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        def backward(gradient: Tracked) -> Gradients:
             nodes, self.nodes = self.nodes, []
             entered = leaves()
             sources = [x.node for x in entered]
@@ -114,7 +113,7 @@ class Operations(Tape):
 
         return self.record(out, inputs, backward, [x.storage for x in inputs])
 
-    def detached(self, x: TrackedTensor, leaf: Node | None = None) -> TrackedTensor:
+    def detached(self, x: Tracked, leaf: Node | None = None) -> Tracked:
         """A tensor without the node that made it, where its gradient would go."""
         return x.view(node=leaf, by_heads=x.by_heads)
 
@@ -130,33 +129,33 @@ class Operations(Tape):
 
     # Types and layouts
 
-    def cast(self, x: TrackedTensor, width: int, name: Name) -> TrackedTensor:
+    def cast(self, x: Tracked, width: int, name: Name) -> Tracked:
         """x.to(dtype): nothing happens where it has that type."""
         if x.width == width:
             return x
         out = self.new(name, x.columns, width, x.unit, by_heads=x.by_heads)
         return self.record(out, [x], lambda gradient: [self.in_type(gradient, x.width)])
 
-    def become(self, x: TrackedTensor, width: int, name: Name) -> TrackedTensor:
+    def become(self, x: Tracked, width: int, name: Name) -> Tracked:
         """x = x.to(dtype): a function keeps the copy until it returns, and lets go of what it was given."""
         out = self.local(self.cast(x, width, name))
         if out is not x:
             self.free(x)
         return out
 
-    def add_in_place(self, a: TrackedTensor, b: TrackedTensor) -> TrackedTensor:
+    def add_in_place(self, a: Tracked, b: Tracked) -> Tracked:
         return self.record(a.view(), [a, b], lambda gradient: [gradient, gradient])
 
-    def scaled_in_place(self, x: TrackedTensor) -> TrackedTensor:
+    def scaled_in_place(self, x: Tracked) -> Tracked:
         return self.record(x.view(), [x], self.multiplied)
 
-    def in_type(self, gradient: TrackedTensor, width: int) -> TrackedTensor:
+    def in_type(self, gradient: Tracked, width: int) -> Tracked:
         """A gradient in the type of what it belongs to."""
         if gradient.width == width:
             return gradient
         return self.gradient((gradient.columns, width, gradient.unit), gradient, by_heads=gradient.by_heads)
 
-    def cast_weight(self, weight: TrackedTensor, width: int, name: Name) -> TrackedTensor:
+    def cast_weight(self, weight: Tracked, width: int, name: Name) -> Tracked:
         """Autocast's copy of a weight, which it makes once; a frozen one it makes for each use."""
         if weight.width == width:
             return weight
@@ -166,7 +165,7 @@ class Operations(Tape):
             self.casts[weight] = self.cast(weight, width, name)
         return self.casts[weight]
 
-    def by_tokens(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+    def by_tokens(self, x: Tracked, name: Name) -> Tracked:
         """x.contiguous(), token by token: a copy where it lies head by head."""
         if not x.by_heads:
             return x
@@ -175,15 +174,15 @@ class Operations(Tape):
     # Matrices
 
     def linear(
-        self, x: TrackedTensor, weight: TrackedTensor, columns: int, name: Name, unit: CountedBy = CountedBy.TOKEN
-    ) -> TrackedTensor:
+        self, x: Tracked, weight: Tracked, columns: int, name: Name, unit: CountedBy = CountedBy.TOKEN
+    ) -> Tracked:
         """x·W: saves x for the gradient of W, and W for that of x."""
         if self.autocast:
             weight = self.cast_weight(weight, self.width, "weights in 16 bits")
             x = self.cast(x, self.width, "inputs of matrices in 16 bits")
         out = self.new(name, columns, weight.width, unit)
 
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        def backward(gradient: Tracked) -> Gradients:
             if gradient.by_heads:  # the reshape to a matrix copies it
                 self.local(self.gradient(gradient))
                 self.free(gradient)
@@ -193,43 +192,43 @@ class Operations(Tape):
         return self.record(out, [x, weight], backward, saved_for_each_other(x, weight))
 
     @scoped
-    def without_autocast(self, x: TrackedTensor, weight: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
+    def without_autocast(self, x: Tracked, weight: Tracked, columns: int, name: Name) -> Tracked:
         """x·W in the type that both have."""
         autocast, self.autocast = self.autocast, False
         out = self.linear(x, weight, columns, name)
         self.autocast = autocast
         return out
 
-    def product(self, a: TrackedTensor, b: TrackedTensor, columns: int, unit: CountedBy, name: Name) -> TrackedTensor:
+    def product(self, a: Tracked, b: Tracked, columns: int, unit: CountedBy, name: Name) -> Tracked:
         """torch.bmm: saves both."""
         out = self.new(name, columns, a.width, unit, by_heads=True)
 
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        def backward(gradient: Tracked) -> Gradients:
             return [self.required_gradient(x, by_heads=True) for x in (a, b)]
 
         return self.record(out, [a, b], backward, saved_for_each_other(a, b))
 
     # Element by element
 
-    def add(self, a: TrackedTensor, b: TrackedTensor, name: Name) -> TrackedTensor:
+    def add(self, a: Tracked, b: Tracked, name: Name) -> Tracked:
         """a + b; both get the same gradient, each in its type."""
         out = self.new(name, a.columns, max(a.width, b.width), a.unit, by_heads=a.by_heads)
         return self.record(out, [a, b], lambda gradient: [self.in_type(gradient, x.width) for x in (a, b)])
 
-    def scale(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+    def scale(self, x: Tracked, name: Name) -> Tracked:
         """x times a number: saves nothing."""
         return self.record(self.like(name, x), [x], self.multiplied)
 
-    def shift(self, x: TrackedTensor, name: Name) -> TrackedTensor:
-        """x plus a number: saves nothing."""
+    def copied(self, x: Tracked, name: Name) -> Tracked:
+        """x plus a number, its running sum, or a reshape that its strides do not allow: a copy, which saves nothing."""
         return self.record(self.like(name, x), [x], self.passing)
 
-    def multiply(self, a: TrackedTensor, b: TrackedTensor, name: Name) -> TrackedTensor:
+    def multiply(self, a: Tracked, b: Tracked, name: Name) -> Tracked:
         """a·b, of which either may be one column or one row for all: each is saved for the gradient of the other."""
         wide = b if a.unit == CountedBy.ONCE or a.columns < b.columns else a
         out = self.new(name, wide.columns, max(a.width, b.width), wide.unit, by_heads=wide.by_heads)
 
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        def backward(gradient: Tracked) -> Gradients:
             products = [self.again(gradient) if x.node else None for x in (a, b)]
             for place, (x, product) in enumerate(zip((a, b), products, strict=True)):
                 if product is not None:  # sums over what was repeated, and casts
@@ -240,29 +239,29 @@ class Operations(Tape):
 
         return self.record(out, [a, b], backward, saved_for_each_other(a, b))
 
-    def activation(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+    def activation(self, x: Tracked, name: Name) -> Tracked:
         """silu(x), gelu(x) and the like in one kernel, which saves its input."""
         return self.record(self.like(name, x), [x], self.multiplied, [x.storage])
 
-    def result_saved(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+    def result_saved(self, x: Tracked, name: Name) -> Tracked:
         """tanh(x), relu(x), softmax(x): saves its output."""
         out = self.like(name, x)
         return self.record(out, [x], self.multiplied, [out.storage])
 
     @scoped
-    def power(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+    def power(self, x: Tracked, name: Name) -> Tracked:
         """x to a power, which autocast takes in 32 bits: saves its input."""
         if self.autocast:
             x = self.become(x, 4, ("{tensor} in 32 bits", self.name_of(x)))
         # the power below, times its exponent, times that
         return self.record(self.like(name, x), [x], lambda gradient: [self.steps(x, 3)], [x.storage])
 
-    def dropout(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+    def dropout(self, x: Tracked, name: Name) -> Tracked:
         """Dropout in training: a mask of a byte for each element is saved."""
         out, mask = self.like(name, x), self.new("masks of dropout", x.columns, 1, x.unit)
         return self.record(out, [x], self.multiplied, [mask.storage])
 
-    def name_of(self, x: TrackedTensor) -> str:
+    def name_of(self, x: Tracked) -> str:
         name = "weights" if x.storage is None else self.sizes[x.storage][0]
         return name if isinstance(name, str) else name[1]
 
@@ -282,7 +281,7 @@ class Operations(Tape):
 
     # Norms, and kernels that are several operations in one
 
-    def inverse_rms(self, x: TrackedTensor, heads: int) -> TrackedTensor:
+    def inverse_rms(self, x: Tracked, heads: int) -> Tracked:
         """rsqrt(mean of x² + ε) over all columns or those of each head, in steps."""
         name = "1 / rms of norms"
         squares = self.like("squares", x)
@@ -291,14 +290,14 @@ class Operations(Tape):
         # back through the mean, then the square
         return self.record(out, [x], lambda gradient: [self.steps(x, 4)], [x.storage, out.storage])
 
-    def centred(self, x: TrackedTensor, heads: int, name: Name) -> TrackedTensor:
+    def centred(self, x: Tracked, heads: int, name: Name) -> Tracked:
         """x less its mean."""
         mean = self.new("means of norms", heads, 4, x.unit)
         out = self.like(name, x, mean)
         return self.record(out, [x], self.twice)
 
     @scoped
-    def layer_norm(self, x: TrackedTensor, weights: list[TrackedTensor], heads: int, name: Name) -> TrackedTensor:
+    def layer_norm(self, x: Tracked, weights: list[Tracked], heads: int, name: Name) -> Tracked:
         """One kernel: saves its input, mean and deviation, of all columns or of those of each head."""
         if self.autocast:
             x = self.cast(x, 4, "inputs of norms in 32 bits")
@@ -306,19 +305,17 @@ class Operations(Tape):
         out, statistics = self.like(name, x), self.new("means and deviations of norms", 2 * heads, 4, x.unit)
         return self.record(out, [x, *weights], self.to_each(x, *weights), [x.storage, statistics.storage])
 
-    def fused_norm(self, x: TrackedTensor, weights: list[TrackedTensor], heads: int, name: Name) -> TrackedTensor:
+    def fused_norm(self, x: Tracked, weights: list[Tracked], heads: int, name: Name) -> Tracked:
         """RMSNorm in one kernel: saves its input and 1 / rms."""
         out, statistics = self.like(name, x), self.new("1 / rms of norms", heads, 4, x.unit)
         return self.record(out, [x, *weights], self.to_each(x, *weights), [x.storage, statistics.storage])
 
-    def fused_gate(self, gate: TrackedTensor, up: TrackedTensor, name: Name) -> TrackedTensor:
+    def fused_gate(self, gate: Tracked, up: Tracked, name: Name) -> Tracked:
         """act(gate)·up in one kernel: saves both."""
         return self.record(self.like(name, up), [gate, up], self.to_each(gate, up), [gate.storage, up.storage])
 
     @scoped
-    def flash_attention(
-        self, q: TrackedTensor, k: TrackedTensor, v: TrackedTensor, heads: int, columns: int
-    ) -> TrackedTensor:
+    def flash_attention(self, q: Tracked, k: Tracked, v: Tracked, heads: int, columns: int) -> Tracked:
         """One kernel: saves queries, keys, values, its output and a log-sum-exp for each head."""
         if self.autocast:
             q, k, v = (self.cast(x, self.width, "inputs of attention in 16 bits") for x in (q, k, v))
@@ -329,11 +326,11 @@ class Operations(Tape):
 
     # Differences, exponentials, choices
 
-    def subtract(self, a: TrackedTensor, b: TrackedTensor, name: Name) -> TrackedTensor:
+    def subtract(self, a: Tracked, b: Tracked, name: Name) -> Tracked:
         """a - b; the gradient of b is negated."""
         out = self.new(name, a.columns, max(a.width, b.width), a.unit, by_heads=a.by_heads)
 
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        def backward(gradient: Tracked) -> Gradients:
             first = self.in_type(gradient, a.width)
             negated = self.again(gradient)
             self.free(gradient)
@@ -342,29 +339,29 @@ class Operations(Tape):
         return self.record(out, [a, b], backward)
 
     @scoped
-    def exponential(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+    def exponential(self, x: Tracked, name: Name) -> Tracked:
         """eˣ in 32 bits under autocast: saves its output."""
         return self.result_saved(self.cast(x, 4, name) if self.autocast else x, name)
 
     @scoped
-    def expm1(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+    def expm1(self, x: Tracked, name: Name) -> Tracked:
         """eˣ - 1 in 32 bits under autocast: saves its output."""
         if self.autocast:
             x = self.become(x, 4, name)
         out = self.like(name, x)
         return self.record(out, [x], self.twice, [out.storage])
 
-    def difference_of_all(self, x: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
+    def difference_of_all(self, x: Tracked, columns: int, name: Name) -> Tracked:
         """xᵢ - xⱼ for all pairs of so many elements; its gradient is negated whole, and summed on either side."""
         out = self.new(name, columns, x.width, x.unit)
         return self.record(out, [x], lambda gradient: [self.gradient(x, self.again(gradient))])
 
-    def outer(self, a: TrackedTensor, b: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
+    def outer(self, a: Tracked, b: Tracked, columns: int, name: Name) -> Tracked:
         """a·b, each repeated for the other's channels: both are saved; the gradient of either is a product as large as
         the result, summed."""
         out = self.new(name, columns, max(a.width, b.width), a.unit)
 
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        def backward(gradient: Tracked) -> Gradients:
             products = [self.again(gradient) if x.node else None for x in (a, b)]
             self.free(gradient)
             pairs = zip((a, b), products, strict=True)
@@ -372,20 +369,20 @@ class Operations(Tape):
 
         return self.record(out, [a, b], backward, saved_for_each_other(a, b))
 
-    def inverse_norm(self, x: TrackedTensor, heads: int, name: Name) -> TrackedTensor:
+    def inverse_norm(self, x: Tracked, heads: int, name: Name) -> Tracked:
         """1 / √(x·x + ε) of each head: x is saved as both factors, and the result."""
         out = self.new(name, heads, x.width, x.unit, self.like(name, x))
         return self.record(out, [x], lambda gradient: [self.steps(x, 3)], [x.storage, out.storage])
 
-    def clamped_below(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+    def clamped_below(self, x: Tracked, name: Name) -> Tracked:
         """torch.min of x and a number: saves x."""
         return self.record(self.like(name, x), [x], self.twice, [x.storage])
 
-    def chosen(self, mask: TrackedTensor, a: TrackedTensor, b: TrackedTensor, name: Name) -> TrackedTensor:
+    def chosen(self, mask: Tracked, a: Tracked, b: Tracked, name: Name) -> Tracked:
         """torch.where: saves the mask; each side's gradient is as large as both."""
         out = self.new(name, a.columns, max(a.width, b.width), a.unit, by_heads=a.by_heads)
 
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        def backward(gradient: Tracked) -> Gradients:
             sides = [self.again(gradient), self.again(gradient)]
             self.free(gradient)
             return [self.in_type(side, x.width) for side, x in zip(sides, (a, b), strict=True)]
@@ -394,21 +391,21 @@ class Operations(Tape):
 
     # What takes tensors apart and puts them together
 
-    def slice(self, x: TrackedTensor, columns: int) -> TrackedTensor:
+    def slice(self, x: Tracked, columns: int) -> Tracked:
         """x[..., a:b]: a view, whose gradient is as large as the whole."""
         return self.record(x.view(columns, by_heads=x.by_heads), [x], lambda gradient: [self.gradient(x)])
 
-    def shared(self, columns: int, width: int) -> TrackedTensor:
+    def shared(self, columns: int, width: int) -> Tracked:
         """Keys or values of an earlier layer, which holds them; the gradient is added to those that wait there."""
-        made = TrackedTensor(None, columns, width, CountedBy.TOKEN, Node())
+        made = Tracked(None, columns, width, CountedBy.TOKEN, Node())
 
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        def backward(gradient: Tracked) -> Gradients:
             self.gradient(made)
             return [None]
 
         return self.record(made.view(), [made], backward)
 
-    def split(self, x: TrackedTensor, *columns: int) -> list[TrackedTensor]:
+    def split(self, x: Tracked, *columns: int) -> list[Tracked]:
         """x.split(...): views, whose gradients are put together at once."""
         views = [x.view(count, by_heads=x.by_heads) for count in columns]
         if x.node is not None and self.recording:
@@ -418,102 +415,98 @@ class Operations(Tape):
                 view.node, view.slot = node, slot
         return views
 
-    def chunks(self, x: TrackedTensor, count: int) -> list[TrackedTensor]:
+    def chunks(self, x: Tracked, count: int) -> list[Tracked]:
         """x.chunk(...) along the tokens: views, each counted as so much less of every token."""
         return self.split(x, *[-(-x.columns // count)] * count)
 
-    def concatenate(self, parts: Sequence[TrackedTensor], name: Name, *, by_heads: bool = False) -> TrackedTensor:
+    def concatenate(self, parts: Sequence[Tracked], name: Name, *, by_heads: bool = False) -> Tracked:
         """torch.cat along the columns; the gradients of its parts are views of its own."""
         out = self.new(name, sum(part.columns for part in parts), parts[0].width, parts[0].unit, by_heads=by_heads)
 
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        def backward(gradient: Tracked) -> Gradients:
             return [gradient.view(part.columns, by_heads=gradient.by_heads) for part in parts]
 
         return self.record(out, parts, backward)
 
-    def copied_view(self, x: TrackedTensor, name: Name) -> TrackedTensor:
-        """A reshape of a view that its strides do not allow: a copy."""
-        return self.record(self.like(name, x), [x], self.passing)
-
-    def copied_in(self, x: TrackedTensor, width: int, name: Name) -> TrackedTensor:
+    def copied_in(self, x: Tracked, width: int, name: Name) -> Tracked:
         """x.to(dtype) in another order of sides: a copy in any type."""
         out = self.new(name, x.columns, width, x.unit)
         return self.record(out, [x], lambda gradient: [self.in_type(gradient, x.width)])
 
     def resized(
         self,
-        x: TrackedTensor,
+        x: Tracked,
         columns: int,
         name: Name,
         *,
         width: int | None = None,
         unit: CountedBy | None = None,
         by_heads: bool = False,
-    ) -> TrackedTensor:
+    ) -> Tracked:
         """A tensor that repeats x, pads it, sums its parts or cuts it, in memory of its own; its gradient is as large
         as x. By default it has the type and the unit of x."""
         unit = x.unit if unit is None else unit
         out = self.new(name, columns, width or x.width, unit, by_heads=by_heads)
         return self.record(out, [x], lambda gradient: [self.gradient(x, by_heads=by_heads)])
 
-    def add_weight(self, x: TrackedTensor, weight: TrackedTensor, name: Name) -> TrackedTensor:
+    def add_weight(self, x: Tracked, weight: Tracked, name: Name) -> Tracked:
         """x + b for all rows, in the wider type: saves nothing."""
         out = self.new(name, x.columns, max(x.width, weight.width), x.unit)
         return self.record(out, [x, weight], lambda gradient: [gradient, self.required_gradient(weight)])
 
     @scoped
-    def matmul(self, a: TrackedTensor, b: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
+    def matmul(self, a: Tracked, b: Tracked, columns: int, name: Name) -> Tracked:
         """torch.matmul of what lies head by head: saves both, in 16 bits under autocast."""
         if self.autocast:
             a, b = (self.local(self.cast(x, self.width, "inputs of products in 16 bits")) for x in (a, b))
         return self.product(a, b, columns, a.unit, name)
 
-    def solved(self, system: TrackedTensor, x: TrackedTensor, name: Name) -> TrackedTensor:
+    def solved(self, system: Tracked, x: Tracked, name: Name) -> Tracked:
         """torch.linalg.solve_triangular: saves the system and the solution; going back, the gradient of the system is a
         product, negated, of which a triangle is taken."""
         out = self.like(name, x)
 
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        def backward(gradient: Tracked) -> Gradients:
             of_x, of_system = self.required_gradient(x), self.required_gradient(system)
             return [of_system and self.again(self.again(of_system)), of_x]
 
         return self.record(out, [system, x], backward, [system.storage, out.storage])
 
-    def gather(self, x: TrackedTensor, indices: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
+    def gather(self, x: Tracked, indices: Tracked, columns: int, name: Name) -> Tracked:
         """x[indices]: saves the indices; its gradient is put into zeros."""
         out = self.new(name, columns, x.width, indices.unit, indices)
         return self.record(out, [x], lambda gradient: self.into_zeros(x), [indices.storage])
 
-    def into_zeros(self, x: TrackedTensor) -> list[TrackedTensor | None]:
+    def into_zeros(self, x: Tracked) -> Gradients:
         return [self.gradient(x, self.gradient(x))]
 
-    def through_copy(self, x: TrackedTensor) -> Backward:
+    def through_copy(self, x: Tracked) -> Backward:
         """The backward of an operation that makes the gradient of x from a copy of its own."""
 
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        def backward(gradient: Tracked) -> Gradients:
             copy = self.again(gradient)
             self.free(gradient)
             return [self.gradient(x, copy)]
 
         return backward
 
-    def largest(self, scores: TrackedTensor, k: int) -> tuple[TrackedTensor, TrackedTensor]:
+    def largest(self, scores: Tracked, k: int) -> tuple[Tracked, Tracked]:
         """torch.topk: values, and their indices in 64 bits."""
         indices = self.new("numbers of experts", k, 8, scores.unit)
         return self.gather(scores, indices, k, "weights of experts"), indices
 
-    def divided(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+    def divided(self, x: Tracked, name: Name) -> Tracked:
         """x /= its sum, in place: what it was is kept for its gradient."""
         total = self.new(name, 1, x.width, x.unit)
         before = self.like(name, x, total)
         return self.record(x.view(), [x], self.multiplied, [total.storage, before.storage])
 
-    def turn_half(self, x: TrackedTensor, name: Name) -> TrackedTensor:
+    def turn_half(self, x: Tracked, name: Name) -> Tracked:
         """rotate_half(x): one half negated and put before the other."""
         half = self.new(name, x.columns // 2, x.width, x.unit)
         out = self.new(name, x.columns, x.width, x.unit, half, by_heads=True)
 
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        def backward(gradient: Tracked) -> Gradients:
             first = self.gradient(x, self.gradient((x.columns // 2, x.width, x.unit)))
             second = self.gradient(x)
             self.free(gradient)
@@ -521,11 +514,11 @@ class Operations(Tape):
 
         return self.record(out, [x], backward)
 
-    def filled(self, own: TrackedTensor, shared: TrackedTensor, columns: int, name: Name) -> TrackedTensor:
+    def filled(self, own: Tracked, shared: Tracked, columns: int, name: Name) -> Tracked:
         """A new tensor into which one part is copied for each head and another for all of them."""
         out = self.new(name, columns, own.width, own.unit, by_heads=True)
 
-        def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+        def backward(gradient: Tracked) -> Gradients:
             first = self.gradient(out)
             of_shared = self.gradient((columns - own.columns, own.width, own.unit))
             self.free(gradient)
@@ -535,16 +528,16 @@ class Operations(Tape):
 
         return self.record(out, [own, shared], backward)
 
-    def repeat(self, x: TrackedTensor, times: int, name: Name) -> TrackedTensor:
+    def repeat(self, x: Tracked, times: int, name: Name) -> Tracked:
         """Keys or values for every query head."""
         return x if times == 1 else self.resized(x, times * x.columns, name, by_heads=True)
 
-    def expanded(self, x: TrackedTensor, times: int) -> TrackedTensor:
+    def expanded(self, x: Tracked, times: int) -> Tracked:
         """A single head for every query head: a view."""
         view = x.view(times * x.columns, by_heads=True)
         return self.record(view, [x], lambda gradient: [self.required_gradient(x, by_heads=True)])
 
 
-def saved_for_each_other(a: TrackedTensor, b: TrackedTensor) -> list[int | None]:
+def saved_for_each_other(a: Tracked, b: Tracked) -> list[int | None]:
     """Storages that a product saves: each factor where the other has a gradient."""
     return [b.storage if a.node is not None else None, a.storage if b.node is not None else None]

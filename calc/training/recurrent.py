@@ -3,13 +3,13 @@
 from calc.model.linear_attention import GatedDeltaNet, LightningAttention
 from calc.model.recurrent import Mamba, Mamba2, ShortConv
 from calc.training.modules import Modules
-from calc.training.tape import Backward, CountedBy, Name, TrackedTensor, scoped
+from calc.training.tape import Backward, CountedBy, Gradients, Name, Tracked, scoped
 
 OUTPUT = "output of the recurrent block"
 
 
 @scoped
-def short_convolution(t: Modules, mixer: ShortConv, x: TrackedTensor) -> TrackedTensor:
+def short_convolution(t: Modules, mixer: ShortConv, x: Tracked) -> Tracked:
     """Two gates round a convolution of a few positions: LFM2."""
     h = mixer.d_inner
     projected = t.local(t.matrix(x, "in_proj", 3 * h, "gates and states of the convolution"))
@@ -23,7 +23,7 @@ def short_convolution(t: Modules, mixer: ShortConv, x: TrackedTensor) -> Tracked
 
 
 @scoped
-def mixed_by_convolution(t: Modules, x: TrackedTensor) -> TrackedTensor:
+def mixed_by_convolution(t: Modules, x: Tracked) -> Tracked:
     """silu of a convolution over a few positions (`causal_conv1d_fn`), which saves its input."""
     label = "output of the convolution"
     if t.autocast:
@@ -32,13 +32,13 @@ def mixed_by_convolution(t: Modules, x: TrackedTensor) -> TrackedTensor:
     return t.activation(t.slice(out, out.columns), "states behind the convolution")
 
 
-def chunked(t: Modules, x: TrackedTensor, chunk: int, name: Name) -> TrackedTensor:
+def chunked(t: Modules, x: Tracked, chunk: int, name: Name) -> Tracked:
     """F.pad to whole chunks: a copy."""
     return t.resized(x, chunk * x.columns, name, unit=CountedBy.CHUNK)
 
 
 @scoped
-def gated_norm(t: Modules, x: TrackedTensor, gate: TrackedTensor, heads: int, size: int) -> TrackedTensor:
+def gated_norm(t: Modules, x: Tracked, gate: Tracked, heads: int, size: int) -> Tracked:
     """norm(x)·silu(gate) with the gate in 32 bits (`Qwen3_5RMSNormGated`)."""
     before, label = x.width, "normed output of the scan"
     wide = t.local(t.cast(x, 4, label))
@@ -52,14 +52,8 @@ def gated_norm(t: Modules, x: TrackedTensor, gate: TrackedTensor, heads: int, si
 
 @scoped
 def scan_over_chunks(
-    t: Modules,
-    out: TrackedTensor,
-    new_values: TrackedTensor,
-    parts: tuple[TrackedTensor, ...],
-    *,
-    values: int,
-    state: int,
-) -> TrackedTensor:
+    t: Modules, out: Tracked, new_values: Tracked, parts: tuple[Tracked, ...], *, values: int, state: int
+) -> Tracked:
     """One chunk after the other: each saves its part of all inputs, the values that it adds and the state before it; in
     copies of 16 bits under autocast, where the first chunk needs no input but for its products within, and the last
     none for a state that nobody reads. Going back, the gradient of each input is put into zeros as large as the whole,
@@ -71,10 +65,10 @@ def scan_over_chunks(
     inputs = [new_values, *parts]
     widest = max(part.size for part in inputs)
 
-    def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
+    def backward(gradient: Tracked) -> Gradients:
         copy = t.again(gradient)
         t.free(gradient)
-        of_inputs: list[TrackedTensor | None] = [t.gradient(part) for part in inputs]
+        of_inputs: Gradients = [t.gradient(part) for part in inputs]
         zeros = t.gradient(widest)
         t.gradient(widest, copy, zeros)
         return of_inputs
@@ -82,7 +76,7 @@ def scan_over_chunks(
     return t.record(out.view(), inputs, backward, saved)
 
 
-def saved_by_chunks(t: Modules, parts: tuple[TrackedTensor, ...], values: int, state: int) -> list[TrackedTensor]:
+def saved_by_chunks(t: Modules, parts: tuple[Tracked, ...], values: int, state: int) -> list[Tracked]:
     """Tensors that chunks save besides their parts of the inputs."""
     if not t.autocast:
         columns = {"values of chunks": values, "states of chunks": state}
@@ -98,13 +92,13 @@ def saved_by_chunks(t: Modules, parts: tuple[TrackedTensor, ...], values: int, s
 
 @scoped
 def einsum(
-    t: Modules, a: TrackedTensor, b: TrackedTensor, columns: int, name: Name, copies: tuple[bool, bool] = (True, True)
-) -> TrackedTensor:
+    t: Modules, a: Tracked, b: Tracked, columns: int, name: Name, copies: tuple[bool, bool] = (True, True)
+) -> Tracked:
     """torch.einsum as one product, for which factors are copied that do not lie so; in 16 bits under autocast."""
     label = "factors of products within chunks"
     if t.autocast:
         a, b = t.local(t.cast(a, t.width, label)), t.local(t.cast(b, t.width, label))
-    first, second = (t.copied_view(x, label) if copied else x for x, copied in zip((a, b), copies, strict=True))
+    first, second = (t.copied(x, label) if copied else x for x, copied in zip((a, b), copies, strict=True))
     return t.product(first, second, columns, CountedBy.CHUNK, name)
 
 
@@ -112,13 +106,13 @@ def einsum(
 # `Qwen3_5GatedDeltaNet` and `torch_chunk_gated_delta_rule`; Qwen3-Next's and OLMo Hybrid's are the same).
 
 
-Projected = tuple[TrackedTensor, TrackedTensor | None, TrackedTensor, TrackedTensor, TrackedTensor | None]
+Projected = tuple[Tracked, Tracked | None, Tracked, Tracked, Tracked | None]
 """Queries, keys and values side by side, the gate (None: it is made after the scan), what strengths and decays are made
 of, and what the layer holds on to without a need."""
 
 
 @scoped
-def gated_delta(t: Modules, mixer: GatedDeltaNet, x: TrackedTensor) -> TrackedTensor:
+def gated_delta(t: Modules, mixer: GatedDeltaNet, x: Tracked) -> Tracked:
     """Projections, a convolution, the delta rule, and a norm with a gate."""
     k, v = mixer.n_k * mixer.d_k, mixer.n_v * mixer.d_v
     mixed, z, b, a, extra = projections(t, mixer, x)
@@ -135,18 +129,18 @@ def gated_delta(t: Modules, mixer: GatedDeltaNet, x: TrackedTensor) -> TrackedTe
 
 
 @scoped
-def projections(t: Modules, mixer: GatedDeltaNet, x: TrackedTensor) -> Projected:
+def projections(t: Modules, mixer: GatedDeltaNet, x: Tracked) -> Projected:
     """Queries, keys and values side by side, a gate, and what strengths and decays are made of."""
     k, v, label = mixer.n_k * mixer.d_k, mixer.n_v * mixer.d_v, "queries, keys and values"
     if t.packs("in_q", "in_z"):
         both = t.matrix(x, "in_q", 2 * k + 2 * v, "queries, keys, values and gate")
         rates = t.split(t.local(t.matrix(x, "in_b", 2 * mixer.n_v, "strengths and decays")), mixer.n_v, mixer.n_v)
-        parts = [t.copied_view(part, label) for part in t.split(both, k, k, v, v)]
-        b, a = (t.copied_view(part, "strengths and decays") for part in rates)
+        parts = [t.copied(part, label) for part in t.split(both, k, k, v, v)]
+        b, a = (t.copied(part, "strengths and decays") for part in rates)
         return t.concatenate(parts[:3], label), parts[3], b, a, both
     if t.packs("in_q", "in_k", "in_v"):
         mixed = t.matrix(x, "in_q", 2 * k + v, label)
-        z: TrackedTensor | None = t.matrix(x, "in_z", v, "gate of the recurrent block")
+        z: Tracked | None = t.matrix(x, "in_z", v, "gate of the recurrent block")
     else:
         parts = [t.matrix(x, f"in_{name}", columns, label) for name, columns in (("q", k), ("k", k), ("v", v))]
         mixed, z = t.concatenate(parts, label), None
@@ -155,7 +149,7 @@ def projections(t: Modules, mixer: GatedDeltaNet, x: TrackedTensor) -> Projected
 
 
 @scoped
-def decays(t: Modules, mixer: GatedDeltaNet, a: TrackedTensor) -> TrackedTensor:
+def decays(t: Modules, mixer: GatedDeltaNet, a: Tracked) -> Tracked:
     """-exp(A)·softplus(a + bias), in 32 bits."""
     label = "decays in 32 bits"
     bias, rate = t.parameter(mixer.n_v), t.parameter(mixer.n_v, 4)
@@ -164,14 +158,8 @@ def decays(t: Modules, mixer: GatedDeltaNet, a: TrackedTensor) -> TrackedTensor:
 
 @scoped
 def delta_rule(
-    t: Modules,
-    mixer: GatedDeltaNet,
-    query: TrackedTensor,
-    key: TrackedTensor,
-    value: TrackedTensor,
-    strength: TrackedTensor,
-    decay: TrackedTensor,
-) -> TrackedTensor:
+    t: Modules, mixer: GatedDeltaNet, query: Tracked, key: Tracked, value: Tracked, strength: Tracked, decay: Tracked
+) -> Tracked:
     """`torch_chunk_gated_delta_rule`, in 32 bits: within chunks of 64 tokens all at once, from chunk to chunk by a
     state for each head."""
     n, d_k, d_v, c, before = mixer.n_v, mixer.d_k, mixer.d_v, mixer.chunk, query.width
@@ -191,7 +179,7 @@ def delta_rule(
         strength, decay = (t.local(chunked(t, part, c, wide)) for part in (strength, decay))
     value_update = t.local(t.multiply(value, strength, label))
     key_update = t.local(t.multiply(key, strength, label))
-    total = t.local(t.shift(decay, "decays in 32 bits"))
+    total = t.local(t.copied(decay, "decays in 32 bits"))
     pairwise = t.scale(t.difference_of_all(total, pairs, PAIRS), PAIRS)
     between = t.local(t.exponential(pairwise, PAIRS))
     system = t.local(t.multiply(t.matmul(key_update, key, pairs, label), between, label))
@@ -201,12 +189,12 @@ def delta_rule(
     corrections = t.local(t.solved(system, decayed, label))
     out = t.like("output of the scan in 32 bits", new_values)
     query = t.local(t.multiply(query, t.exponential(total, "decays in 32 bits"), label))
-    left = t.local(t.exponential(t.shift(total, "decays in 32 bits"), "decays in 32 bits"))
+    left = t.local(t.exponential(t.copied(total, "decays in 32 bits"), "decays in 32 bits"))
     key = t.local(t.multiply(key, left, label))
     inputs = (corrections, query, within, key)
     t.local(t.new("values of chunks", 2 * n * c * d_v, 4, CountedBy.SEQUENCE))  # what the loop leaves under its names
     out = scan_over_chunks(t, out, new_values, inputs, values=n * c * d_v, state=n * d_k * d_v)
-    out = t.copied_view(out, "output of the scan in 32 bits")
+    out = t.copied(out, "output of the scan in 32 bits")
     # without the tokens that fill up the last chunk
     return t.resized(out, n * d_v, "output of the scan", width=before, unit=CountedBy.TOKEN)
 
@@ -216,11 +204,11 @@ def delta_rule(
 
 
 @scoped
-def lightning(t: Modules, mixer: LightningAttention, x: TrackedTensor) -> TrackedTensor:
+def lightning(t: Modules, mixer: LightningAttention, x: Tracked) -> Tracked:
     """Activated queries, keys and values, attention block by block, a norm and a gate."""
     wide, label = mixer.n_heads * mixer.d_head, "queries, keys and values"
     packed = t.local(t.activation(t.matrix(x, "qkv_proj", 3 * wide, label), label))
-    out = t.copied_view(by_blocks(t, mixer, *t.split(packed, wide, wide, wide)), "output of the scan")
+    out = t.copied(by_blocks(t, mixer, *t.split(packed, wide, wide, wide)), "output of the scan")
     with t.alive(out):
         out = t.norm(out, "rms", "normed output of the scan")
     label = "gate of the recurrent block"
@@ -230,9 +218,7 @@ def lightning(t: Modules, mixer: LightningAttention, x: TrackedTensor) -> Tracke
 
 
 @scoped
-def by_blocks(
-    t: Modules, mixer: LightningAttention, q: TrackedTensor, k: TrackedTensor, v: TrackedTensor
-) -> TrackedTensor:
+def by_blocks(t: Modules, mixer: LightningAttention, q: Tracked, k: Tracked, v: Tracked) -> Tracked:
     """Each block saves its decayed scores, decayed queries and keys for the states of other blocks, and the state
     before it. Going back, the gradients of blocks are put into zeros as large as the whole."""
     n, c, wide, width = mixer.n_heads, mixer.chunk, q.columns, t.width if t.autocast else q.width
@@ -247,12 +233,12 @@ def by_blocks(
     return t.record(out, inputs, part_by_part(t, *inputs), saved)
 
 
-def part_by_part(t: Modules, *inputs: TrackedTensor) -> Backward:
+def part_by_part(t: Modules, *inputs: Tracked) -> Backward:
     """The backward of a loop over parts of all tokens, each of which puts the gradient of its own part into zeros as
     large as the whole."""
 
-    def backward(gradient: TrackedTensor) -> list[TrackedTensor | None]:
-        of_inputs: list[TrackedTensor | None] = [t.gradient(part) for part in inputs]
+    def backward(gradient: Tracked) -> Gradients:
+        of_inputs: Gradients = [t.gradient(part) for part in inputs]
         t.into_zeros(inputs[0])
         return of_inputs
 
@@ -270,7 +256,7 @@ PAIRS = "decays between tokens of a chunk"
 
 
 @scoped
-def state_space(t: Modules, mixer: Mamba2, x: TrackedTensor) -> TrackedTensor:
+def state_space(t: Modules, mixer: Mamba2, x: Tracked) -> Tracked:
     """A projection, a convolution, the scan, and a norm with a gate before it."""
     inner, shared = mixer.n_heads * mixer.d_head, mixer.n_groups * mixer.d_state
     hidden, before = x.columns, x.width
@@ -291,7 +277,7 @@ def state_space(t: Modules, mixer: Mamba2, x: TrackedTensor) -> TrackedTensor:
 
 
 @scoped
-def gated_output(t: Modules, mixer: Mamba2, y: TrackedTensor, gate: TrackedTensor) -> TrackedTensor:
+def gated_output(t: Modules, mixer: Mamba2, y: Tracked, gate: Tracked) -> Tracked:
     """norm(y·silu(gate)), in 32 bits; or without a norm, in the type of the gate."""
     label = "gated output of the scan"
     if not mixer.norm:
@@ -302,14 +288,7 @@ def gated_output(t: Modules, mixer: Mamba2, y: TrackedTensor, gate: TrackedTenso
 
 
 @scoped
-def chunk_scan(
-    t: Modules,
-    mixer: Mamba2,
-    values: TrackedTensor,
-    keys: TrackedTensor,
-    queries: TrackedTensor,
-    step: TrackedTensor,
-) -> TrackedTensor:
+def chunk_scan(t: Modules, mixer: Mamba2, values: Tracked, keys: Tracked, queries: Tracked, step: Tracked) -> Tracked:
     """`mamba2_chunk_scan`, in 32 bits: products of all tokens within chunks, the state of each chunk, and what that of
     those before adds."""
     n, c, wide = mixer.n_heads, mixer.chunk, mixer.n_heads * mixer.d_state
@@ -327,12 +306,12 @@ def chunk_scan(
     with t.alive(values, decay, keys, queries):
         parts = [t.local(chunked(t, part, c, WIDE)) for part in (values, decay, keys, queries)]
     values, decay, keys, queries = parts
-    total = t.local(t.shift(decay, DECAYS))
+    total = t.local(t.copied(decay, DECAYS))
     between = t.local(t.exponential(segment_sums(t, decay, n * c * c), PAIRS))
     scores = t.local(einsum(t, queries, keys, n * c * c, WITHIN))
     weights = t.local(t.multiply(scores, between, WITHIN))
     within = t.local(einsum(t, weights, values, c * inner, WITHIN, copies=(False, True)))
-    left = t.local(t.exponential(t.shift(total, DECAYS), DECAYS))
+    left = t.local(t.exponential(t.copied(total, DECAYS), DECAYS))
     decayed = t.local(t.multiply(keys, left, WITHIN))
     states = einsum(t, decayed, values, state, "states of chunks")
     t.local(t.new("states of chunks", 2 * state, states.width, CountedBy.SEQUENCE))  # the first ones and the last
@@ -340,15 +319,13 @@ def chunk_scan(
     out_decay = t.local(t.exponential(total, DECAYS))
     carried = t.local(einsum(t, queries, before, c * inner, WITHIN))
     across = t.local(t.multiply(carried, out_decay, WITHIN))
-    out = t.add(t.copied_view(t.add(within, across, WITHIN), WITHIN), residual, WITHIN)
+    out = t.add(t.copied(t.add(within, across, WITHIN), WITHIN), residual, WITHIN)
     # the memory of chunks by tokens
-    return t.record(
-        out.view(inner, CountedBy.TOKEN), [out], lambda gradient: [TrackedTensor(gradient.storage, *out.size)]
-    )
+    return t.record(out.view(inner, CountedBy.TOKEN), [out], lambda gradient: [Tracked(gradient.storage, *out.size)])
 
 
 @scoped
-def segment_sums(t: Modules, decay: TrackedTensor, pairs: int) -> TrackedTensor:
+def segment_sums(t: Modules, decay: Tracked, pairs: int) -> Tracked:
     """`segment_sum`: decays repeated for all pairs of tokens, masked, summed up, and masked again."""
 
     out = t.new(PAIRS, pairs, decay.width, decay.unit)
@@ -359,16 +336,16 @@ def segment_sums(t: Modules, decay: TrackedTensor, pairs: int) -> TrackedTensor:
 
 
 @scoped
-def states_before(t: Modules, states: TrackedTensor, state: int) -> TrackedTensor:
+def states_before(t: Modules, states: Tracked, state: int) -> Tracked:
     """The state before each chunk, of all before it: a product that saves the states, which are joined to that before
     the first."""
     label, width = "states of chunks", states.width
-    joined = t.copied_view(states, label)
+    joined = t.copied(states, label)
     first = t.new(label, state, width, CountedBy.SEQUENCE)
     t.free(states)
     if not t.settings.single:
         with t.alive(joined, first):
-            joined, first = t.copied_view(joined, label), t.new(label, state, width, CountedBy.SEQUENCE)
+            joined, first = t.copied(joined, label), t.new(label, state, width, CountedBy.SEQUENCE)
 
     t.local(joined)
     t.local(first)
@@ -386,13 +363,13 @@ STATES = "states of the scan"
 
 
 @scoped
-def selective_scan(t: Modules, mixer: Mamba, x: TrackedTensor) -> TrackedTensor:
+def selective_scan(t: Modules, mixer: Mamba, x: Tracked) -> Tracked:
     """A projection, a convolution, what the states depend on, the scan with a gate, and the output."""
     inner, states, before = mixer.d_inner, mixer.d_state, x.width
     projected = t.local(t.matrix(x, "in_proj", 2 * inner, "projected states", bias=mixer.bias))
     mixed, gate = t.split(projected, inner, inner)
     values = t.local(mixed_by_convolution(t, mixed))
-    rows = values if t.settings.single else t.copied_view(values, "states behind the convolution")
+    rows = values if t.settings.single else t.copied(values, "states behind the convolution")
     with t.alive(rows):
         made = t.local(t.matrix(rows, "x_proj", mixer.dt_rank + 2 * states, "steps, keys and queries"))
     rank, keys, queries = t.split(made, mixer.dt_rank, states, states)
@@ -401,19 +378,12 @@ def selective_scan(t: Modules, mixer: Mamba, x: TrackedTensor) -> TrackedTensor:
     y = scanned(t, mixer, values, step, keys, queries)
     y = t.multiply(y, t.activation(gate, "gate of the recurrent block"), "gated output of the scan")
     y = t.cast(y, before, "gated output of the scan")
-    y = y if t.settings.single else t.copied_view(y, "gated output of the scan")
+    y = y if t.settings.single else t.copied(y, "gated output of the scan")
     return t.matrix(t.local(y), "out_proj", x.columns, OUTPUT, bias=mixer.bias, unit=CountedBy.STREAM)
 
 
 @scoped
-def scanned(
-    t: Modules,
-    mixer: Mamba,
-    values: TrackedTensor,
-    step: TrackedTensor,
-    keys: TrackedTensor,
-    queries: TrackedTensor,
-) -> TrackedTensor:
+def scanned(t: Modules, mixer: Mamba, values: Tracked, step: Tracked, keys: Tracked, queries: Tracked) -> Tracked:
     """`mamba_selective_scan`: each token's decays and updates of the whole state, then one state after the other."""
     inner, wide = mixer.d_inner, mixer.d_inner * mixer.d_state
     step = t.add_weight(step, t.parameter(inner, step.width), STEPS)
@@ -430,8 +400,8 @@ def scanned(
 
 @scoped
 def token_by_token(
-    t: Modules, decays: TrackedTensor, updates: TrackedTensor, queries: TrackedTensor, columns: int, width: int
-) -> TrackedTensor:
+    t: Modules, decays: Tracked, updates: Tracked, queries: Tracked, columns: int, width: int
+) -> Tracked:
     """The state of each token is saved twice, in 32 bits and as it is read; going back, the gradients of decays and
     updates are put into zeros as large as those of all tokens, token by token, and added up."""
     saved = [decays.storage, queries.storage]

@@ -3,6 +3,7 @@ adapters, and what optimizers remember of each."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ class RankWeight:
     nbytes: int  # of one copy, stored as LoRA's base is
     ep: int  # ranks that share its experts
 
-    @property
+    @cached_property
     def numel(self) -> int:
         return self.tensor.numel
 
@@ -36,7 +37,7 @@ class RankWeight:
         """The layers that hold it, or `OUTSIDE`."""
         return self.tensor.layers or (OUTSIDE,)
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """Rows that FSDP2 deals out over the replicas, each as many as the first: the experts of a stack, or the rows
         of a matrix (torch 2.13, `distributed/fsdp/_fully_shard/_fsdp_param.py`)."""
@@ -69,6 +70,11 @@ class States:
     update: int  # what the optimizer needs for a moment
     casts: int  # of gradients at the optimizer's step, with those that are still there
     largest_gradient: int
+
+    @property
+    def standing(self) -> int:
+        """Bytes of weights and of what belongs to them, between steps, but for gradients."""
+        return self.frozen + self.weights + self.master + self.optimizer
 
     def offloaded(self, recipe: Recipe) -> "States":
         """Bytes that stay on the GPU where shards wait in CPU memory: gradients alone, where they are added into

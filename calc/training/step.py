@@ -21,7 +21,7 @@ from calc.hardware.overhead import (
     sizes,
 )
 from calc.hardware.shards import alike_pieces, alike_stages
-from calc.hardware.solver import largest_near, least
+from calc.hardware.solver import largest_near
 from calc.model.architecture import Architecture
 from calc.model.tensor import Tensor
 from calc.serving.fewest import MOST_GPUS
@@ -37,6 +37,7 @@ from calc.training.course import (
     TrainingComponent,
     TrainingStage,
     dot,
+    largest,
     once,
     parts_of,
 )
@@ -308,7 +309,7 @@ class Training:
         if not self.layout.cpu_offload:
             return 0
         stages = (states_of(self._weights(i), self.scenario) for i in range(self.layout.pp))
-        moved = sum(of.frozen + of.weights + of.master + of.optimizer + of.gradients for of in stages)
+        moved = sum(of.standing + of.gradients for of in stages)
         return moved * (self.layout.gpus // self.layout.pp)
 
     # The peak
@@ -345,25 +346,25 @@ class Training:
         return self._peaks_of_phases(self.size)
 
     def _peaks_of_phases(self, size: Bytes) -> dict[Phase, Moment]:
-        points = self.stage(self.most_loaded, single=self.is_single(self.work.micro_batch)).step_moments
-        return {
-            phase: max(points[phase], key=lambda moment: dot(moment.bytes, size)) for phase in PHASES if phase in points
-        }
+        peaks = self.stage(self.most_loaded, single=self.is_single(self.work.micro_batch)).peaks(size)
+        phases = ((phase, [moment for moment in peaks if moment.phase == phase]) for phase in PHASES)
+        return {phase: largest(candidates, size) for phase, candidates in phases if candidates}
 
     def _memory(self, index: int, micro_batch: int, sequence: int) -> TrainingMemory:
         size = self.units(micro_batch, sequence)
-        points = self.stage(index, single=self.is_single(micro_batch)).peaks
-        return self._weighed(max(points, key=lambda moment: dot(moment.bytes, size)), size)
+        return self._weighed(self._peak(index, size, single=self.is_single(micro_batch)), size)
+
+    def _peak(self, index: int, units: Bytes, *, single: bool) -> Moment:
+        """The largest moment on a stage, for one sequence or for several."""
+        stage = self.stage(index, single=single)
+        return self.shared.once(("peak", stage, units), lambda: largest(stage.peaks(units), units))
 
     def _weighed(self, moment: Moment, size: Bytes) -> TrainingMemory:
         """Bytes at a moment by component, with the overhead."""
         allocated = dot(moment.bytes, size)
-        components: dict[str, int] = dict.fromkeys(PARTS, 0)
-        for (_, component, _), nbytes in moment.lines.items():
-            components[component] += dot(nbytes, size)
         low, high = bounds(sizes(self.overhead_ranges, allocated))
         return TrainingMemory(
-            **components,
+            **moment.by_component(size),
             overhead=(low + high) // 2,
             overhead_low=low,
             overhead_high=high,
@@ -372,11 +373,6 @@ class Training:
         )
 
     # What fits
-
-    def peaks(self, *, single: bool) -> list[Bytes]:
-        """Bytes by units of the moments at which some GPU peaks, for one sequence or for several."""
-        single = single or self.laid_out_alike
-        return [moment.bytes for index in self.unlike for moment in self.stage(index, single=single).peaks]
 
     def room(self, usable: int) -> int:
         """The most bytes that may be allocated besides the overhead at the high end of its range; below zero where that
@@ -402,9 +398,9 @@ class Training:
         return self._most(most, self.room(usable), lambda n: self.units(batch, n), single=self.is_single(batch))
 
     def heaviest(self, units: Bytes, *, single: bool) -> tuple[int, Bytes]:
-        """Bytes at the peak of a batch and a length, and the same by units."""
-        key = "heaviest", self, units, single
-        return self.shared.once(key, lambda: max((dot(peak, units), peak) for peak in self.peaks(single=single)))
+        """Bytes on the most loaded GPU at the peak of a batch and a length, and the same by units."""
+        peaks = (self._peak(index, units, single=single).bytes for index in self.unlike)
+        return max((dot(peak, units), peak) for peak in peaks)
 
     def _most(self, most: int, room: int, units: Callable[[int], Bytes], *, single: bool) -> int:
         """The largest size, up to `most`, at which no peak takes more than there is room for. None takes less at a
@@ -418,13 +414,14 @@ class Training:
             most = largest_near(lambda size, peak=peak: dot(peak, units(size)) <= room, most - 1, near)  # type: ignore[misc]
         return most
 
-    @cached_property
-    def peak_bytes(self) -> int:
-        return max(stage.peak_bytes(self.size) for stage in self.unlike_stages)
-
     @property
     def unlike_stages(self) -> list[TrainingStage]:
         return [self.stage(index, single=self.is_single(self.work.micro_batch)) for index in self.unlike]
+
+    @cached_property
+    def peak_bytes(self) -> int:
+        """Bytes on the most loaded GPU at the peak, overhead apart."""
+        return self.heaviest(self.size, single=self.is_single(self.work.micro_batch))[0]
 
     @cached_property
     def required(self) -> Required:
@@ -437,29 +434,23 @@ class Training:
         """Whether it does as it is, even at the high end of the overhead."""
         return self.required.high <= usable
 
-    @property
-    def gathers_experts(self) -> bool:
-        """Whether FSDP would gather routed experts, which stand in one tensor: each of many ranks has whole ones of
-        them."""
-        return not self.recipe.buffers and bool(self.rank.experts)
-
     def replica_bounds(self, most: int) -> list[int]:
         """Numbers of replicas up to each of which, in turn, the fewest are looked for: `most`, for more never hold
-        more. But where experts are gathered, ranks that do not divide them evenly fill up with more, and beyond as many
-        ranks as experts each has one: there also powers of two and the number of experts."""
-        if not self.gathers_experts:
+        more. But where FSDP would gather routed experts, which stand in one tensor, ranks that do not divide them
+        evenly fill up with more, and beyond as many ranks as experts each has one: there also powers of two and the
+        number of experts."""
+        if self.recipe.buffers or not self.rank.experts:
             return [most]
         experts = {moe.n_experts for moe in self.rank.experts}
         return sorted(n for n in {most, *experts, *(2**i for i in range(1, most.bit_length()))} if 1 < n <= most)
 
-    def least_replicas(self, usable: int, enough: int) -> int:
-        """Replicas that must be where one does not do and `enough` do: more divide what belongs to the weights, and
-        hold no more besides than those, unless they gather experts."""
+    def replicas_near(self, usable: int, enough: int) -> int:
+        """About as many replicas as must be where `enough` do: as though all else took as much as it does there."""
         alone, many = self.over(1), self.over(enough)
-        if alone is None or many is None or self.gathers_experts:
+        if alone is None or many is None:
             return 1
-        room, stages = many.room(usable), zip(alone.unlike_stages, many.unlike_stages, strict=True)
-        return max(-(-own.divided // max(1, room - stage.passing(self.size) + stage.divided)) for own, stage in stages)
+        own, left = (max(stage.divided for stage in step.unlike_stages) for step in (alone, many))
+        return -(-own // max(1, many.room(usable) - many.peak_bytes + left))
 
     def over(self, dp: int) -> "Training | None":
         """The step with all that belongs to the weights divided over so many replicas (ZeRO-3); None where the experts
@@ -555,13 +546,13 @@ def fewest_replicas(training: Training, usable: int) -> int | None:
 
     if fits(1):
         return replica
-    first = 2
-    for end in training.replica_bounds(most):
-        if fits(end):
-            replicas = least(fits, end, max(first, training.least_replicas(usable, end)))
-            return None if replicas is None else replica * replicas
-        first = end + 1
-    return None
+    tried = training.replica_bounds(most)
+    enough = next(filter(fits, tried), None)
+    if enough is None:
+        return None
+    too_few = max((bound for bound in tried if bound < enough), default=1)
+    near = max(too_few, training.replicas_near(usable, enough) - 1)
+    return replica * (1 + largest_near(lambda dp: dp <= too_few or not fits(dp), enough - 1, near))
 
 
 # What a GPU shows as taken, where that is more than a step has in use at its peak.

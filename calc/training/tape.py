@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import wraps
 from operator import ge
-from typing import Any, Concatenate, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from calc.budget import spend
 
@@ -45,9 +45,9 @@ NOTHING: Bytes = (0,) * len(CountedBy)
 
 
 @dataclass(eq=False, slots=True)
-class TrackedTensor:
-    """So many columns for each of a unit, of `width` bytes, in the storage of this number. A weight has none here: it
-    is counted with the weights."""
+class Tracked:
+    """A tensor that the tape tracks: so many columns for each of a unit, of `width` bytes, in the storage of
+    this number. A weight has none here: it is counted with the weights."""
 
     storage: int | None
     columns: int
@@ -68,13 +68,15 @@ class TrackedTensor:
         *,
         node: "Node | None" = None,
         by_heads: bool = False,
-    ) -> "TrackedTensor":
+    ) -> "Tracked":
         """Another tensor in the same memory, by default as large."""
         columns, unit = self.columns if columns is None else columns, self.unit if unit is None else unit
-        return TrackedTensor(self.storage, columns, self.width, unit, node, by_heads=by_heads)
+        return Tracked(self.storage, columns, self.width, unit, node, by_heads=by_heads)
 
 
-Backward = Callable[[TrackedTensor], Sequence[TrackedTensor | None]]
+Gradients = Sequence[Tracked | None]
+"""Gradients of an operation's inputs; None: no gradient passes there."""
+Backward = Callable[[Tracked], Gradients]
 """Gradients of an operation's inputs, from that of its output."""
 
 
@@ -85,7 +87,7 @@ class Node:
     inputs: Sequence[tuple["Node", int] | None] = ()
     backward: Backward | None = None
     saved: Sequence[int | None] = ()
-    gradients: list[TrackedTensor | None] = field(default_factory=lambda: [None])  # of its outputs
+    gradients: list[Tracked | None] = field(default_factory=lambda: [None])  # of its outputs
     part: "Checkpointed | None" = None  # where to find what it saved, under which number
     place: int = 0
 
@@ -96,7 +98,7 @@ class Checkpointed:
     again, as far as the last that saves anything (`torch/utils/checkpoint.py`, `_StopRecomputationError`)."""
 
     run: Callable[[], None]  # nothing but what is saved outlives it
-    inputs: Sequence[TrackedTensor]
+    inputs: Sequence[Tracked]
     count: int = 0  # nodes that save something
     unread: list[int] = field(default_factory=list)  # without a gradient: in memory until all others have gone
     saved: list[Sequence[int | None]] | None = None  # by each of them, once it has run again
@@ -122,12 +124,12 @@ class Tape:
         self.nodes: list[Node] = []
         self.weights: list[Accumulator] = []  # those that have a gradient
         self.leaves: list[Node] = []  # of what the part reads, whose gradients it hands on
-        self.casts: dict[TrackedTensor, TrackedTensor] = {}  # of weights, which autocast keeps until its region ends
-        self.outputs: list[TrackedTensor] = []  # what a training loop holds until the backward pass is over
+        self.casts: dict[Tracked, Tracked] = {}  # of weights, which autocast keeps until its region ends
+        self.outputs: list[Tracked] = []  # what a training loop holds until the backward pass is over
         self.mark: int | None = None  # uses before the loss
         self.left_autocast: int | None = None  # uses before autocast ended, where a trainer's loss stands outside of it
         self.reference: int | None = None  # uses before the reference runs
-        self.scopes: list[list[TrackedTensor]] = []  # what each function that runs holds until it returns
+        self.scopes: list[list[Tracked]] = []  # what each function that runs holds until it returns
         self.recording = True
         self.part: Checkpointed | None = None  # that runs now
         self.keeps_gradients = True  # False: they are added to those of earlier micro-batches
@@ -138,21 +140,21 @@ class Tape:
         columns: int,
         width: int,
         unit: CountedBy = CountedBy.TOKEN,
-        *read: TrackedTensor | None,
+        *read: Tracked | None,
         by_heads: bool = False,
-    ) -> TrackedTensor:
+    ) -> Tracked:
         """A tensor in memory of its own, and what is read to make it."""
         number = len(self.sizes)
         self.sizes.append((name, unit, columns * width))
         self.uses.append(number)
         if read:
             self.use(*read)
-        return TrackedTensor(number, columns, width, unit, by_heads=by_heads)
+        return Tracked(number, columns, width, unit, by_heads=by_heads)
 
-    def like(self, name: Name, tensor: TrackedTensor, *read: TrackedTensor | None) -> TrackedTensor:
+    def like(self, name: Name, tensor: Tracked, *read: Tracked | None) -> Tracked:
         return self.new(name, tensor.columns, tensor.width, tensor.unit, *read, by_heads=tensor.by_heads)
 
-    def use(self, *tensors: TrackedTensor | None) -> None:
+    def use(self, *tensors: Tracked | None) -> None:
         """Note that tensors are still in memory."""
         for tensor in tensors:
             if tensor is not None and tensor.storage is not None:
@@ -163,38 +165,34 @@ class Tape:
         self.uses += [number for number in saved if number is not None]
 
     @contextmanager
-    def alive(self, *tensors: TrackedTensor | None) -> Iterator[None]:
+    def alive(self, *tensors: Tracked | None) -> Iterator[None]:
         """Tensors that are in memory until the block ends, whatever reads them last."""
         try:
             yield
         finally:
             self.use(*tensors)
 
-    def local(self, tensor: TrackedTensor) -> TrackedTensor:
+    def local(self, tensor: Tracked) -> Tracked:
         """A tensor that is in memory until the function in which it is made returns."""
         self.scopes[-1].append(tensor)
         return tensor
 
-    def free(self, *tensors: TrackedTensor) -> None:
+    def free(self, *tensors: Tracked) -> None:
         """Let go of what a function holds before it returns."""
         self.use(*tensors)
         for tensor in tensors:
             if tensor in self.scopes[-1]:
                 self.scopes[-1].remove(tensor)
 
-    def count_elsewhere(self, tensor: TrackedTensor) -> None:
+    def count_elsewhere(self, tensor: Tracked) -> None:
         """Take the size off a storage that another part of the model counts."""
         assert tensor.storage is not None
         name, unit, _ = self.sizes[tensor.storage]
         self.sizes[tensor.storage] = name, unit, 0
 
     def record(
-        self,
-        out: TrackedTensor,
-        inputs: Iterable[TrackedTensor],
-        backward: Backward,
-        saved: Sequence[int | None] = (),
-    ) -> TrackedTensor:
+        self, out: Tracked, inputs: Iterable[Tracked], backward: Backward, saved: Sequence[int | None] = ()
+    ) -> Tracked:
         """The output of an operation that has read its inputs, with its node where a gradient will pass."""
         spend()
         inputs = [*inputs]
@@ -213,7 +211,7 @@ class Tape:
         """Whether nodes keep what they save: not while a checkpointed part runs for the first time."""
         return self.recording and (self.part is None or self.part.saved is not None)
 
-    def saved_by(self, part: Checkpointed, node: Node, out: TrackedTensor) -> None:
+    def saved_by(self, part: Checkpointed, node: Node, out: Tracked) -> None:
         """A node of a checkpointed part leaves what it saves to the second run, which ends with the last of them:
         before its operation, unless that makes what is saved."""
         if part.saved is None:
@@ -235,13 +233,13 @@ class Tape:
             self.read(part.saved[place])
         node.saved, part.saved[node.place], node.part = part.saved[node.place], (), None
 
-    def leaf(self, tensor: TrackedTensor) -> Node:
+    def leaf(self, tensor: Tracked) -> Node:
         """Make a tensor one whose gradient is asked for."""
         tensor.node = Node()
         self.leaves.append(tensor.node)
         return tensor.node
 
-    def backward(self, source: tuple[Node, int], gradient: TrackedTensor) -> None:
+    def backward(self, source: tuple[Node, int], gradient: Tracked) -> None:
         """Go back from an output through all nodes, the last of the forward pass first, as PyTorch's engine does."""
         self.deliver(source, gradient)
         while self.nodes:
@@ -250,7 +248,7 @@ class Tape:
     def step(self, node: Node) -> None:
         """Go back through one node: its gradient is in memory until its backward returns, unless that frees it before;
         what it saved, until then too."""
-        results: Sequence[TrackedTensor | None] = ()
+        results: Gradients = ()
         gradients = [gradient for gradient in node.gradients if gradient is not None]
         if node.backward is not None and gradients:
             if node.part is not None:
@@ -266,7 +264,7 @@ class Tape:
             if target is not None and result is not None:
                 self.deliver(target, result)
 
-    def deliver(self, target: tuple[Node, int], gradient: TrackedTensor) -> None:
+    def deliver(self, target: tuple[Node, int], gradient: Tracked) -> None:
         """Hand a gradient to the node that made its tensor; where there is one already, their sum."""
         node, slot = target
         waiting = node.gradients[slot]
@@ -311,7 +309,7 @@ def scoped(
 
     @wraps(function)
     def holding(tape: AnyTape, /, *args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
-        tape.scopes.append([argument for argument in args if type(argument) is TrackedTensor])
+        tape.scopes.append([argument for argument in args if type(argument) is Tracked])
         try:
             return function(tape, *args, **kwargs)
         finally:
@@ -351,6 +349,7 @@ class Profile:
     keeps_input: bool  # whether what it reads waits for its backward pass
     waiting: frozenset[int]  # the storages that do
     contents: dict[int, Any] = field(default_factory=dict)  # after an event, once it was asked for
+    components: dict[int, Any] = field(default_factory=dict)  # likewise
 
 
 def alive_after(events: list[int], event: int) -> list[int]:
@@ -365,10 +364,7 @@ def alive_after(events: list[int], event: int) -> list[int]:
 
 
 def profile(
-    tape: Tape,
-    outside: list[TrackedTensor],
-    inputs: list[TrackedTensor],
-    run: Callable[[list[TrackedTensor]], TrackedTensor],
+    tape: Tape, outside: list[Tracked], inputs: list[Tracked], run: Callable[[list[Tracked]], Tracked]
 ) -> Profile:
     """Run a part forward and back. `inputs` is what it reads, which is in memory until it has run forward; what
     autocast has cast, until its region ends."""
@@ -457,27 +453,13 @@ class Meter:
                 unit, nbytes = sizes[-1 - number]
                 alive[unit] -= nbytes
         self.event = event
-        return tuple(undominated([*tops, Top(tuple(alive), event)]))
+        return undominated([*tops, Top(tuple(alive), event)])
 
 
-class TakesBytes(Protocol):
-    """Anything with bytes by units."""
-
-    @property
-    def bytes(self) -> Bytes: ...
-
-
-AnyMoment = TypeVar("AnyMoment", bound=TakesBytes)
-
-
-def undominated(points: Iterable[AnyMoment]) -> list[AnyMoment]:
+def undominated(tops: Iterable[Top]) -> tuple[Top, ...]:
     """Moments that are the peak for some batch and length."""
-    best: list[AnyMoment] = []
-    for moment in sorted(points, key=lambda moment: moment.bytes[::-1], reverse=True):
-        nbytes = moment.bytes
-        for other in best:
-            if all(map(ge, other.bytes, nbytes)):
-                break
-        else:
-            best.append(moment)
-    return best
+    best: list[Top] = []
+    for top in sorted(tops, key=lambda top: top.bytes[::-1], reverse=True):
+        if not any(all(map(ge, other.bytes, top.bytes)) for other in best):
+            best.append(top)
+    return tuple(best)

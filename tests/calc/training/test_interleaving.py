@@ -195,9 +195,10 @@ def test_no_turn_is_above_the_peak(recompute):
             beside = dot(stage.during.plus(stage.waiting(one.waiting)).bytes, units)
             here = stage.courses[one.piece]
             ways = here.backward() if one.backward else here.forward()
-            everywhere += [beside + dot(moment.bytes, units) for way in ways for moment in way.step_moments()]
-        phases = (stage.step_moments[phase] for phase in ("forward", "loss", "backward") if phase in stage.step_moments)
-        assert max(dot(moment.bytes, units) for moments in phases for moment in moments) == max(everywhere)
+            everywhere += [
+                beside + dot(alive.bytes, units) + dot(top.bytes, units) for _, alive, _, tops in ways for top in tops
+            ]
+        assert max(dot(moment.bytes, units) for moment in stage.passes(units)) == max(everywhere)
 
 
 def test_further_pieces_send_as_often_again():
