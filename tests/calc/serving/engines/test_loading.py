@@ -268,12 +268,7 @@ def test_adapters_that_are_not_enabled():
 @in_one_test("family", sorted(FAMILIES))
 def test_every_family_is_weighed(family):
     """By the defaults of its class, in 4 bits, where these make a model that transformers runs so."""
-    with suppress(ConfigError):
-        config = {"model_type": family}
-        for weights in ("int4", "mxfp4"):
-            report(
-                config,
-                engine=ENGINES["transformers"](),
-                precision=Precision(weights=weights),
-                gpus=[gpus()["h100-sxm"]],
-            )
+    for weights in ("int4", "mxfp4"):
+        with suppress(ConfigError):
+            config, precision = {"model_type": family}, Precision(weights=weights)
+            report(config, engine=ENGINES["transformers"](), precision=precision, gpus=[gpus()["h100-sxm"]])
