@@ -310,8 +310,9 @@ def communication(on: Machine, layout: Layout, stage: Demand, tokens: Any, sends
     of a dense feed-forward for its part of the tokens.
 
     Where data-parallel copies share a feed-forward, every rank gathers the tokens of all copies, and hands out its part
-    of their sums. Whole experts may be sent tokens (`Engine.all_to_all`), and send them back, instead of the second
-    all-reduce: each rank sends its part of the tokens of its copy."""
+    of their sums. Where it starts from a part of its copy's tokens (vLLM `sequence_parallel_chunk`), all ranks do so,
+    and those of a copy gather the outputs instead of the second all-reduce. Whole experts may be sent tokens
+    (`Engine.all_to_all`), and send them back, instead of it: each rank sends its part of the tokens of its copy."""
     row = stage.hidden * stage.width
     whole, between = all_reduce(on, layout.tp, tokens * row), all_to_all(on, layout.dp, layout.dp * tokens * row)
     reduced = 2 * stage.layers - stage.own if occurs(stage.own) else 2 * stage.layers
@@ -319,6 +320,10 @@ def communication(on: Machine, layout: Layout, stage: Demand, tokens: Any, sends
     if not stage.sparse or stage.routing is None:
         return reduced * whole + dense
     gathered = reduced * whole + dense + 2 * stage.sparse * between
+    if occurs(stage.split):
+        among_all = 2 * all_to_all(on, layout.ep, layout.dp * tokens * row) + all_to_all(on, layout.tp, tokens * row)
+        parts = (reduced - stage.split) * whole + dense + stage.split * among_all
+        gathered = either(stage.split > 0, parts, gathered)
     if not occurs(sends):
         return gathered
     reach = either(layout.ep < stage.routing.top_k, layout.ep, stage.routing.top_k)

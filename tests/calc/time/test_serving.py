@@ -164,6 +164,7 @@ def test_tokens_that_sglang_s_ranks_send(tp, dp, options, gathering, sending, re
     ("engine", "layout", "gathering", "sending"),
     [
         pytest.param(VLLM, Layout(dp=16, ep=16), 58, 0, id="vLLM: all gather"),
+        pytest.param(VLLM, Layout(dp=16), 58, 0, id="vLLM: experts in slices"),
         pytest.param(TensorRTLLM, Layout(dp=16, ep=16), 0, 58, id="TensorRT-LLM: over NVLink"),
         pytest.param(TensorRTLLM, Layout(dp=16, ep=8), 58, 0, id="TensorRT-LLM: experts in slices"),
         pytest.param(TensorRTLLM, Layout(tp=1, ep=1), 0, 0, id="one rank"),
@@ -183,6 +184,23 @@ def test_tokens_that_copies_gather_or_send(engine, layout, gathering, sending):
         p.seconds for p in run.parts(decode(tokens, 4096), "expected", decodes=True) if p.what == "communication"
     )
     assert link == pytest.approx(2 * (gathering + sending) * on.all_reduce + (gathered + sent) * V3_ROW / on.link)
+
+
+def test_ranks_of_vllm_s_copies_start_from_a_part_of_their_tokens():
+    """vLLM 0.33, `models/qwen3_moe.py`: all-reduce after attention, `sequence_parallel_chunk`, gathered over all ranks
+    and handed out (`AgRsAll2AllManager._get_comm_group`), `tensor_model_parallel_all_gather`."""
+    tp, dp, tokens, row, layers = 4, 2, 64, 2 * 2048, 48
+    architecture = Architecture.from_config(models()["Qwen/Qwen3-30B-A3B"].config)
+    run = speed_on(
+        gpus()["h100-sxm"],
+        Serving.of(architecture, VLLM(), Precision(), Layout(tp=tp, dp=dp, ep=tp * dp), Overhead()),
+    )
+    on, outside = run.machines("expected"), (tp - 1) / tp
+    sent = layers * tokens * row * (2 * outside + 2 * (tp * dp - 1) / (tp * dp) * dp + outside)
+    link = sum(
+        p.seconds for p in run.parts(decode(tokens, 4096), "expected", decodes=True) if p.what == "communication"
+    )
+    assert link == pytest.approx(layers * 4 * on.all_reduce + sent / on.link)
 
 
 def test_ranks_that_share_tokens_read_less_and_tell_each_other_more():
