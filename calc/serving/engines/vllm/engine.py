@@ -217,7 +217,7 @@ class VLLM(DraftingEngine):
 
     def groups(self, model: Architecture, layout: Layout) -> RankGroups | None:
         """Each rank alone for shared experts, where copies of several ranks spread experts: it takes its part of its
-        copy's tokens (`ParallelConfig.use_sequence_parallel_moe`, which all backends set)."""
+        copy's tokens (`ParallelConfig.use_sequence_parallel_moe`)."""
         family = model.model_type
         splits = family in SPLIT_TOKENS or (family in SPLIT_ON_ONE_STAGE and layout.pp == 1)
         if not splits or min(layout.tp, layout.dp, layout.ep) == 1:
