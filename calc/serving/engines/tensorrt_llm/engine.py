@@ -281,8 +281,8 @@ class TensorRTLLM(Engine):
             notes.append(Message("The file config.yaml holds {settings}", settings=json.dumps(settings)))
         if self.all_to_all(layout):
             sentence = (
-                "{engine} chooses at start how copies pass tokens to experts; time has them sent over NVLink, its first "
-                "choice."
+                "{engine} chooses at start how copies pass tokens to experts; time has them sent over NVLink, its "
+                "first choice."
             )
             notes.append(Message(sentence, engine=self.title))
         chunked = self.options.enable_chunked_prefill and start.length > (self.options.max_num_tokens or TOKENS)
