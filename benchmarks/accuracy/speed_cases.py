@@ -135,4 +135,4 @@ def divided(
     kind = ENGINES[engine]
     started = kind(kind.options_type(**flags or {}))
     rank = started.rank(model, layout)
-    return speed_of(model, rank, stages, *on, file=started.file, all_to_all=started.all_to_all)
+    return speed_of(model, rank, stages, *on, file=started.file, all_to_all=started.all_to_all(layout))

@@ -287,6 +287,8 @@ class RankWeights:
     def of(self, layout: Layout) -> Weighing:
         """A rank, with the layers of all its pipeline stages."""
         shape = layout if layout.pp == 1 else layout.model_copy(update={"pp": 1})
+        if shape != layout and self.engine.groups(self.whole, shape) != self.engine.groups(self.whole, layout):
+            shape = layout
         if shape not in self.weighings:
             like = None if self.like is None else self.like.of(shape)
             self.weighings[shape] = Weighing(self.engine, self.whole, self.precision, shape, like)

@@ -336,7 +336,7 @@ class Search:
         demand, layout = rows.demand, rows.layout
         ranks = sharing(layout, experts=demand.routing is not None)[:, 0]
         machines = cache(partial(self.cards.of, ranks, rows.form, rows.kind))
-        return Speed((demand,), layout, machines, all_to_all=self.engine.all_to_all)
+        return Speed((demand,), layout, machines, all_to_all=self.engine.all_to_all(layout))
 
     def server(self, rows: FittingRows) -> FullServer:
         """All of them under the load that is asked about."""

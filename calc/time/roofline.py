@@ -305,13 +305,14 @@ def sharing(layout: Layout, *, experts: bool) -> Any:
     return layout.tp * layout.dp if experts else layout.tp
 
 
-def communication(on: Machine, layout: Layout, stage: Demand, tokens: Any, sends: bool | None) -> Seconds:
+def communication(on: Machine, layout: Layout, stage: Demand, tokens: Any, sends: bool) -> Seconds:
     """Seconds of a stage's layers: two all-reduces each over the tensor-parallel ranks, or one where each has the whole
     of a dense feed-forward for its part of the tokens.
 
     Where data-parallel copies share a feed-forward, every rank gathers the tokens of all copies, and hands out its part
-    of their sums. Whole experts may be sent tokens (`Engine.all_to_all`), and send them back, instead of the second
-    all-reduce: each rank sends its part of the tokens where an engine says that it sends."""
+    of their sums. Where it starts from a part of its copy's tokens (vLLM `sequence_parallel_chunk`), all ranks do so,
+    and those of a copy gather the outputs instead of the second all-reduce. Whole experts may be sent tokens
+    (`Engine.all_to_all`), and send them back, instead of it: each rank sends its part of the tokens of its copy."""
     row = stage.hidden * stage.width
     whole, between = all_reduce(on, layout.tp, tokens * row), all_to_all(on, layout.dp, layout.dp * tokens * row)
     reduced = 2 * stage.layers - stage.own if occurs(stage.own) else 2 * stage.layers
@@ -319,13 +320,15 @@ def communication(on: Machine, layout: Layout, stage: Demand, tokens: Any, sends
     if not stage.sparse or stage.routing is None:
         return reduced * whole + dense
     gathered = reduced * whole + dense + 2 * stage.sparse * between
-    if sends is False:
+    if occurs(stage.split):
+        among_all = 2 * all_to_all(on, layout.ep, layout.dp * tokens * row) + all_to_all(on, layout.tp, tokens * row)
+        parts = (reduced - stage.split) * whole + dense + stage.split * among_all
+        gathered = either(stage.split > 0, parts, gathered)
+    if not occurs(sends):
         return gathered
     reach = either(layout.ep < stage.routing.top_k, layout.ep, stage.routing.top_k)
-    parts = layout.tp if sends else 1
-    exchanged = 2 * stage.sparse * all_to_all(on, layout.ep, tokens * reach * row / parts)
-    sent = (reduced - stage.sparse) * whole + dense + exchanged
-    return sent if sends else either(layout.dp == 1, reduced * whole, either(layout.ep == 1, gathered, sent))
+    exchanged = 2 * stage.sparse * all_to_all(on, layout.ep, tokens * reach * row / layout.tp)
+    return either(sends, (reduced - stage.sparse) * whole + dense + exchanged, gathered)
 
 
 def shared_tokens(on: Machine, dcp: Any, layers: Any, nbytes: Any) -> Seconds:

@@ -144,9 +144,13 @@ class Shards:
         copies of the attention cut each into one for every rank of theirs (vLLM `docs/serving/
         data_parallel_deployment.md`; SGLang `distributed/parallel_state.py`, `moe_tp_size`)."""
         first, chosen = self.weights[0], list(formats)
-        divided = Layout(tp=layout.tp, dp=layout.dp if self.engine.groups(first.whole, layout) else 1)
+        groups = self.engine.groups(first.whole, layout)
+        divided = Layout(tp=layout.tp, dp=layout.dp if groups else 1)
+        if self.engine.groups(first.whole, divided) != groups:
+            divided = layout.model_copy(update={"dcp": 1})
         own = self.weighed(divided)
-        experts = own if layout.slices == divided.slices else self.weighed(Layout(dp=layout.slices))
+        alike = divided.ep == 1 and layout.slices == divided.slices
+        experts = own if alike else self.weighed(Layout(dp=layout.slices))
         route = routing(first.whole, layout)
         share = 1.0 if route is None else -(-route.experts // layout.ep) / route.experts
         ranges = first.ranges_of(layout.pp)

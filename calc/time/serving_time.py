@@ -35,7 +35,7 @@ class Speed:
     machines: Callable[[End], Machine]
     splits_batch: bool = True  # whether pipeline stages work on one part of the sequences each, at the same time
     state_width: int | None = None  # bytes of an element that a stage passes on; None: as wide as the activations
-    all_to_all: bool | None = None  # whether ranks send tokens to experts; None: where copies share whole ones
+    all_to_all: bool = False  # whether ranks send tokens to experts; else copies gather them
 
     def parts(self, forward: Forward, end: End, *, decodes: bool) -> Iterator[Timed]:
         """Parts of a pass's time: operations, communication, and the host, stage after stage."""
@@ -252,7 +252,7 @@ def speed_of(
     engine: str,
     *,
     file: StoredAs = stored,
-    all_to_all: bool | None = None,
+    all_to_all: bool = False,
 ) -> Speed:
     """A model whose ranks hold `rank`, under an engine by its name and of its files."""
     demands = demands_of(architecture, rank, stages, precision, layout, file=file)
@@ -270,7 +270,7 @@ def timed_on(
     *,
     splits_batch: bool = True,
     state_width: int | None = None,
-    all_to_all: bool | None = None,
+    all_to_all: bool = False,
 ) -> Speed:
     """The speed of ranks with this work, by stage."""
     ranks = sharing(layout, experts=demands[0].routing is not None)
@@ -301,7 +301,7 @@ def speed_on(
         *on,
         splits_batch=engine.splits_batch,
         state_width=engine.state_width,
-        all_to_all=engine.all_to_all,
+        all_to_all=engine.all_to_all(layout),
     )
 
 

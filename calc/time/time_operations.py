@@ -180,6 +180,7 @@ class Demand:
     indexed: Annotated[int, Symbol("L_i", "layers of the stage with an indexer")]
     joint: Annotated[int, Symbol("L_j", "layers of the stage whose dense feed-forward all copies share")] = 0
     own: Annotated[int, Symbol("L_o", "layers of the stage whose dense feed-forward is whole on each rank")] = 0
+    split: Annotated[int, Symbol("L_s", "layers of the stage whose experts take a part of a copy's tokens")] = 0
     hidden: int
     table_row: Annotated[Any, Symbol("e_row", "bytes of a row of the embedding")] = 0
     tied_head: Annotated[Any, Symbol("W_tied", "bytes of a head tied to the embedding")] = 0
@@ -327,6 +328,7 @@ def computed(
         indexed=sum(layers for mixer, layers in attending if mixer.picks_tokens),
         joint=dense if groups.dense > layout.tp else 0,
         own=dense if groups.dense < layout.tp else 0,
+        split=sum(len(block.layers) for block in blocks if block.moe) if groups.shared < layout.tp else 0,
         hidden=rank.hidden,
         longest=sum(map(len, stage)),
     )

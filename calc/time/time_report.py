@@ -291,7 +291,7 @@ def operating_points(
     rank = engine.rank(architecture, layout)
     stages = (range(architecture.num_layers),)
     on, file = (precision, layout, gpu, engine.kernels), engine.file
-    speed = speed_of(architecture, rank, stages, *on, file=file, all_to_all=engine.all_to_all)
+    speed = speed_of(architecture, rank, stages, *on, file=file, all_to_all=engine.all_to_all(layout))
     decoding = (
         point(speed, Message("Decode, batch {n:,}", n=batch), speed.decoding(batch, context), decodes=True)
         for batch in BATCHES

@@ -285,11 +285,10 @@ class Rules(StartedEngine):
         head_rows = None if groups is None else self.vocabulary(model.vocab, groups.head)
         return layout.rank(model, self.embedding_rows(model, layout), groups, head_rows)
 
-    @property
-    def all_to_all(self) -> bool | None:
-        """Whether ranks send tokens to the experts that these chose, not to all ranks; None: where copies of the
-        attention share whole experts."""
-        return None
+    def all_to_all(self, layout: Layout) -> bool:
+        """Whether ranks send tokens to the experts that these chose; else each gathers those of all copies of the
+        attention. Of degrees in arrays, each for its own."""
+        return False
 
     def refusals(self, question: Question) -> Iterator[Refusal]:
         """Why it does not run what is asked, whatever memory there is; nothing where it does. Reasons of the layout

@@ -12,6 +12,7 @@ from calc.serving.engines import ENGINES
 from calc.serving.engines.rules import Question
 from calc.serving.engines.sglang.engine import SGLang
 from calc.serving.engines.sglang.options import SGLangOptions
+from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.memory import MOST_TOKENS, Serving
 from calc.time.arrivals import Arrivals
 from calc.time.fitting import fitting, in_formats
@@ -222,6 +223,22 @@ def test_sglang_s_flags_decide_which_layouts_a_plan_has(flags, ranks):
         assert row.shards[row.shard[0]].stage_bytes[0, 0] == pytest.approx(weighed, abs=1)
         by_report = speed_on(gpu, serving).step(256, 2250, "expected")
         assert found.speed(row).step(256, 2250, "expected").item() == pytest.approx(by_report, rel=1e-12)
+
+
+def test_a_plan_weighs_and_times_vllm_s_whole_shared_experts_as_the_report_does():
+    """Where copies of several ranks spread experts, GLM-5.1's dense feed-forwards are whole too, on one stage
+    (vLLM 0.33 `models/deepseek_v32/nvidia/model.py`)."""
+    config = models()["zai-org/GLM-5.1"].config
+    model, gpu, needs = Architecture.from_config(config), gpus()["h200-sxm"], Needs(prompt=2000, output=500)
+    precision = Precision.of(config)
+    found = Search(model, VLLM(), needs, [gpu], [precision])
+    layouts = (Layout(tp=8, dp=2, ep=16), Layout(tp=4, dp=2, pp=2, ep=8), Layout(tp=8, dp=2), Layout(tp=8, ep=8))
+    for layout in layouts:
+        shard, serving = found.shards(layout, (0,)), Serving.of(model, found.engine, precision, layout, Overhead())
+        assert shard.stage_bytes[:, 0] == pytest.approx([stage.weights for stage in serving.laid_out.stages], abs=1)
+        by_report = speed_on(gpu, serving)
+        together = replace(by_report, demands=(shard.demand,))
+        assert together.step(256, 2250, "expected") == pytest.approx(by_report.step(256, 2250, "expected"), rel=1e-12)
 
 
 def test_plans_meet_their_targets_or_say_so():

@@ -11,6 +11,8 @@ from calc.hardware.overhead import Overhead
 from calc.serving.engines import ENGINES
 from calc.serving.engines.sglang.engine import SGLang
 from calc.serving.engines.sglang.options import SGLangOptions
+from calc.serving.engines.tensorrt_llm.engine import TensorRTLLM
+from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.memory import Serving
 from calc.time.efficiency import Conditions, efficiency, rows
 from calc.time.estimate import ENDS, Estimate
@@ -156,6 +158,49 @@ def test_tokens_that_sglang_s_ranks_send(tp, dp, options, gathering, sending, re
         p.seconds for p in run.parts(decode(tokens, 4096), "expected", decodes=True) if p.what == "communication"
     )
     assert link == pytest.approx(calls * on.all_reduce + (gathered + sent + reduced) * V3_ROW / on.link)
+
+
+@pytest.mark.parametrize(
+    ("engine", "layout", "gathering", "sending"),
+    [
+        pytest.param(VLLM, Layout(dp=16, ep=16), 58, 0, id="vLLM: all gather"),
+        pytest.param(VLLM, Layout(dp=16), 58, 0, id="vLLM: experts in slices"),
+        pytest.param(TensorRTLLM, Layout(dp=16, ep=16), 0, 58, id="TensorRT-LLM: over NVLink"),
+        pytest.param(TensorRTLLM, Layout(dp=16, ep=8), 58, 0, id="TensorRT-LLM: experts in slices"),
+        pytest.param(TensorRTLLM, Layout(tp=1, ep=1), 0, 0, id="one rank"),
+    ],
+)
+def test_tokens_that_copies_gather_or_send(engine, layout, gathering, sending):
+    """vLLM 0.33: `all2all_backend` is allgather_reducescatter (`config/parallel.py`), and each rank's experts take the
+    rows of all copies (`AgRsAll2AllManager`). TensorRT-LLM 1.3: `CommunicationFactory.create_strategy` tries
+    `NVLinkOneSided` first, and with `moe_tp_size` above 1 takes `AllGatherReduceScatter`."""
+    architecture = Architecture.from_config(models()["deepseek-ai/DeepSeek-V3"].config)
+    serving, tokens = Serving.of(architecture, engine(), Precision(weights="fp8"), layout, Overhead()), 64
+    run = speed_on(gpus()["gb200"], serving)
+    on = run.machines("expected")
+    gathered = gathering * 2 * (layout.dp - 1) * tokens
+    sent = sending * 2 * (layout.ep - 1) / layout.ep * 8 * tokens
+    link = sum(
+        p.seconds for p in run.parts(decode(tokens, 4096), "expected", decodes=True) if p.what == "communication"
+    )
+    assert link == pytest.approx(2 * (gathering + sending) * on.all_reduce + (gathered + sent) * V3_ROW / on.link)
+
+
+def test_ranks_of_vllm_s_copies_start_from_a_part_of_their_tokens():
+    """vLLM 0.33, `models/qwen3_moe.py`: all-reduce after attention, `sequence_parallel_chunk`, gathered over all ranks
+    and handed out (`AgRsAll2AllManager._get_comm_group`), `tensor_model_parallel_all_gather`."""
+    tp, dp, tokens, row, layers = 4, 2, 64, 2 * 2048, 48
+    architecture = Architecture.from_config(models()["Qwen/Qwen3-30B-A3B"].config)
+    run = speed_on(
+        gpus()["h100-sxm"],
+        Serving.of(architecture, VLLM(), Precision(), Layout(tp=tp, dp=dp, ep=tp * dp), Overhead()),
+    )
+    on, outside = run.machines("expected"), (tp - 1) / tp
+    sent = layers * tokens * row * (2 * outside + 2 * (tp * dp - 1) / (tp * dp) * dp + outside)
+    link = sum(
+        p.seconds for p in run.parts(decode(tokens, 4096), "expected", decodes=True) if p.what == "communication"
+    )
+    assert link == pytest.approx(layers * 4 * on.all_reduce + sent / on.link)
 
 
 def test_ranks_that_share_tokens_read_less_and_tell_each_other_more():

@@ -334,7 +334,7 @@ class SGLang(DraftingEngine):
         yield from super().gpu_refusals(gpu, laid_out)
         yield from unserved_family(laid_out.whole)
         precision = laid_out.precision
-        if self.all_to_all and gpu.capability not in (HOPPER, *BLACKWELL):
+        if self.deepep and gpu.capability not in (HOPPER, *BLACKWELL):
             sentence = (
                 "SGLang runs experts behind DeepEP with DeepGEMM, on compute capability 9.0, 10.0 and 10.3; {gpu} has "
                 "none of these."
@@ -364,7 +364,7 @@ class SGLang(DraftingEngine):
         options, family, ranks = self.options, model.model_type, layout.tp * attention_copies(model, layout)
         groups = RankGroups(
             dense=1 if options.moe_dense_tp_size == 1 and family in WHOLE_DENSE else ranks,
-            shared=1 if self.all_to_all and family in DEEPEP else ranks,
+            shared=1 if self.deepep and family in DEEPEP else ranks,
             head=layout.tp if options.enable_dp_lm_head and family in HEAD_OF_COPY else ranks,
         )
         return None if groups == RankGroups.of(layout.tp) else groups
@@ -376,13 +376,16 @@ class SGLang(DraftingEngine):
         return super().embedding_rows(model, layout)
 
     @property
-    def all_to_all(self) -> bool:
+    def deepep(self) -> bool:
         return self.options.moe_a2a_backend == "deepep"
+
+    def all_to_all(self, layout: Layout) -> bool:
+        return self.deepep
 
     def undivided_experts(self, model: Architecture, layout: Layout) -> Iterator[Refusal]:
         """Why whole experts are not on all ranks alike, as DeepEP has them (`_a2a_ep_size`; `DeepEPBuffer`)."""
         ranks = layout.tp * layout.dp
-        if not self.all_to_all or not model.experts:
+        if not self.deepep or not model.experts:
             return
         if layout.ep != ranks:
             sentence = "With moe_a2a_backend deepep SGLang spreads the experts over all {ranks:,} ranks of tp times dp."
@@ -410,7 +413,7 @@ class SGLang(DraftingEngine):
         if options.moe_dense_tp_size is not None and family not in WHOLE_DENSE and dense:
             sentence = "SGLang divides the dense feed-forwards of the family {family} over all ranks."
             yield Refusal(Message(sentence, family=family), "moe_dense_tp_size")
-        if not self.all_to_all:
+        if not self.deepep:
             return
         if not model.experts:
             sentence = "moe_a2a_backend sends tokens to routed experts, which this model does not have."
@@ -442,12 +445,12 @@ class SGLang(DraftingEngine):
             reserved += decode_graphs(
                 self.largest_batch(gpu.memory_bytes, ranks, streams_images(architecture, gpu)), copies
             )
-            longest, multiple = (DEEPEP_PROMPT, DEEPEP_MULTIPLE) if self.all_to_all else (step, 1)
+            longest, multiple = (DEEPEP_PROMPT, DEEPEP_MULTIPLE) if self.deepep else (step, 1)
             graphs = prefill_graphs(longest, architecture, layout, without, multiple)
-            reserved += graphs + (DEEPEP_PREFILL if self.all_to_all and graphs else 0)
+            reserved += graphs + (DEEPEP_PREFILL if self.deepep and graphs else 0)
         if total > LARGE:
             reserved = max(reserved, LARGE_RESERVE)
-        if self.all_to_all and not options.disable_cuda_graph:
+        if self.deepep and not options.disable_cuda_graph:
             reserved += DEEPEP_RESERVE
         share = round((total - reserved) / total, 3)
         if images and architecture.vision is not None:
@@ -586,7 +589,7 @@ class SGLang(DraftingEngine):
                 "SGLang plans its cache while the draft layers still have an embedding and a head of their own, which "
                 "are counted here; later they share the model's."
             )
-        if self.all_to_all:
+        if self.deepep:
             yield Message("DeepEP's buffers are taken to fit into the 2 GiB that SGLang keeps free for them.")
 
     def unpredicted(self, model: Architecture, family: str) -> Iterator[Refusal]:

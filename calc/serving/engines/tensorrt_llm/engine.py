@@ -190,6 +190,12 @@ class TensorRTLLM(Engine):
         """Padded to a multiple of the ranks (`_torch/modules/embedding.py`)."""
         return -(-rows // tp)
 
+    def all_to_all(self, layout: Layout) -> bool:
+        """Copies of the attention send tokens to experts where these are whole, over NVLink (`NVLinkOneSided`, the
+        first that `CommunicationFactory.create_strategy` tries), and gather them where they are in slices
+        (`moe_tp_size`); so they do, too, where not all links of the GPUs are NVLink and DeepEP does not run."""
+        return (layout.dp > 1) & (layout.ep == layout.dp)
+
     @property
     def loads_vision(self) -> bool:
         return not self.options.disable_mm_encoder
@@ -273,6 +279,12 @@ class TensorRTLLM(Engine):
             notes.append(Message("Name a checkpoint whose weights are stored in {format}.", format=precision.weights))
         if settings:
             notes.append(Message("The file config.yaml holds {settings}", settings=json.dumps(settings)))
+        if self.all_to_all(layout):
+            sentence = (
+                "{engine} chooses at start how copies pass tokens to experts; time has them sent over NVLink, its "
+                "first choice."
+            )
+            notes.append(Message(sentence, engine=self.title))
         chunked = self.options.enable_chunked_prefill and start.length > (self.options.max_num_tokens or TOKENS)
         return Launch(
             words=(

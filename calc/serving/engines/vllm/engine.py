@@ -18,10 +18,11 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.block import Block, PredictionModule
 from calc.model.derivation import NUMBERS, Numbers
+from calc.model.feedforward import RankGroups
 from calc.model.named import Peak
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.drafts import DraftingEngine
-from calc.serving.engines.families import undivided, versions
+from calc.serving.engines.families import families, undivided, versions
 from calc.serving.engines.launch import (
     Image,
     Launch,
@@ -76,6 +77,9 @@ from calc.units import GIB
 
 SPECULATION = ("speculative", "num_speculative_tokens", "model_draft", "weights_draft")
 """Options that one flag says."""
+SPLIT_TOKENS, SPLIT_ON_ONE_STAGE, SPLIT_DENSE = (
+    families("vllm", rule) for rule in ("split_tokens", "split_on_one_stage", "split_dense")
+)
 PREDICTED_SINCE = versions("vllm", "predicted_since")
 NO_DRAFT_MODELS: tuple[Version, Version] = (0, 11), (0, 15)
 """Versions from the one that took the first engine out to that before the second got them (`v1/spec_decode`)."""
@@ -177,8 +181,9 @@ class VLLM(DraftingEngine):
         return self.with_options(max_num_seqs=enough[-1]) if enough else self
 
     def layout_refusals(self, model: Architecture, precision: Precision, layout: Layout) -> Iterator[Refusal]:
-        yield from broken_tiles(model, precision, layout)
-        yield from broken_groups(model, precision, layout)
+        groups = self.groups(model, layout)
+        yield from broken_tiles(model, precision, layout, groups)
+        yield from broken_groups(model, precision, layout, groups)
         yield from broken_expert_groups(model, precision, layout, smallest_group)
         if (padded := up_to(model.vocab, VOCABULARY)) % layout.tp:
             sentence = "The vocabulary, padded to {n:,} rows, does not divide by tp {tp:,}."
@@ -209,6 +214,15 @@ class VLLM(DraftingEngine):
 
     def vocabulary(self, rows: int, tp: int) -> int:
         return rows if tp == 1 else -(-up_to(rows, VOCABULARY) // tp)
+
+    def groups(self, model: Architecture, layout: Layout) -> RankGroups | None:
+        """Each rank alone for shared experts, where copies of several ranks spread experts: it takes its part of its
+        copy's tokens (`ParallelConfig.use_sequence_parallel_moe`)."""
+        family = model.model_type
+        splits = family in SPLIT_TOKENS or (family in SPLIT_ON_ONE_STAGE and layout.pp == 1)
+        if not splits or min(layout.tp, layout.dp, layout.ep) == 1:
+            return None
+        return RankGroups(dense=1 if family in SPLIT_DENSE and layout.pp == 1 else layout.tp, shared=1, head=layout.tp)
 
     @property
     def free_at_start(self) -> float | None:

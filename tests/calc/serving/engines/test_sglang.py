@@ -334,6 +334,9 @@ WHOLE_DENSE, HEAD_OF_COPY, DEEPEP = {"moe_dense_tp_size": 1}, {"enable_dp_lm_hea
             id="all flags",
         ),
         pytest.param("vllm", {"dp": 8, "ep": 8}, {}, (1, 1, 1, 1, 1), id="vLLM's hold theirs whole"),
+        pytest.param("vllm", {"tp": 2, "dp": 4, "ep": 8}, {}, (2, 1, 2, 2, 2), id="or the shared experts alone"),
+        pytest.param("vllm", {"tp": 2, "dp": 4}, {}, (2, 2, 2, 2, 2), id="vLLM's experts in slices"),
+        pytest.param("vllm", {"tp": 8, "ep": 8}, {}, (8, 8, 8, 8, 8), id="vLLM's one copy"),
         pytest.param("tensorrt-llm", {"dp": 8, "ep": 8}, {}, (1, 1, 1, 1, 1), id="and TensorRT-LLM's"),
     ],
 )
@@ -342,7 +345,8 @@ def test_what_a_rank_of_copies_holds(engine, layout, options, parts):
     deepseek_v2.py names that of a copy (`attn_tp`) for attention, `get_embedding_tp_kwargs` for the embedding; dense
     feed-forwards and shared experts take all (`mlp_parallel_group`, `_shared_expert_use_tp1`) without
     --moe-dense-tp-size 1 and --moe-a2a-backend, the head without --enable-dp-lm-head, which overrides.py,
-    `_data_parallelism_defaults`, takes back where there is one copy."""
+    `_data_parallelism_defaults`, takes back where there is one copy. vLLM 0.33, models/deepseek_v2.py: `disable_tp` of
+    shared experts where `ParallelConfig.use_sequence_parallel_moe`."""
     kind = ENGINES[engine]
     started = kind(kind.options_type(**options))
     rank = started.rank(Architecture.from_config(models()[V3].config), Layout(**layout))

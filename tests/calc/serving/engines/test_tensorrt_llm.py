@@ -199,8 +199,9 @@ def test_its_command():
         "--max_num_tokens 4096 --enable_chunked_prefill --config config.yaml"
     )
     assert {word for word in launch.words if word.startswith("--")} <= set(load("engine_flags.json")["tensorrt-llm"])
-    checkpoint, file = map(str, launch.notes)
+    checkpoint, file, sent = map(str, launch.notes)
     assert "stored in nvfp4" in checkpoint
+    assert "sent over NVLink" in sent
     assert json.loads(file[file.index("{") :]) == {
         "enable_attention_dp": True,
         "kv_cache_config": {"dtype": "fp8", "free_gpu_memory_fraction": 0.9},
