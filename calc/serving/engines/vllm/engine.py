@@ -59,6 +59,8 @@ from calc.serving.engines.vllm.rules import (
     unserved_family,
     unshared_tokens,
     without_adapters,
+    without_dtype,
+    without_head,
 )
 from calc.serving.engines.vllm.working_memory import (
     ANY_GRAPHS,
@@ -299,6 +301,7 @@ class VLLM(DraftingEngine):
         yield from super().gpu_refusals(gpu, laid_out)
         division = self.division(laid_out, gpu)
         yield from unserved_family(division.rank, self.options)
+        yield from without_dtype(laid_out, gpu)
         yield from missing_kernels(division, gpu)
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
@@ -469,7 +472,9 @@ class VLLM(DraftingEngine):
                 yield Refusal(why, "model_draft")
             if draft is not None:
                 yield from unserved_family(draft, self.options)
-        elif self.drafter == "eagle3" and draft is not None and draft.num_layers != 1:
+        if self.drafter == "eagle3":
+            yield from without_head(model)
+        if self.drafter == "eagle3" and draft is not None and draft.num_layers != 1:
             sentence = "EAGLE-3's head has one layer, the draft model {n:,}: draft_model serves whole models."
             yield Refusal(Message(sentence, n=draft.num_layers), "speculative", ["draft_model"])
         elif self.drafter == "eagle3" and compressed(model):
