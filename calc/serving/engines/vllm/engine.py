@@ -54,6 +54,7 @@ from calc.serving.engines.vllm.rules import (
     missing_kernels,
     smallest_group,
     spelled,
+    undivided_groups,
     unfit_flags,
     unread_gptq,
     unserved_family,
@@ -185,6 +186,7 @@ class VLLM(DraftingEngine):
         if (padded := up_to(model.vocab, VOCABULARY)) % layout.tp:
             sentence = "The vocabulary, padded to {n:,} rows, does not divide by tp {tp:,}."
             yield Refusal(Message(sentence, n=padded, tp=layout.tp), "tp")
+        yield from undivided_groups(model, layout.tp)
         yield from layout.unspread(model)
         yield from undivided(self.name, self.title, model, layout)
         if layout.ep not in (1, ranks := layout.tp * layout.dp):  # `FusedMoEParallelConfig.make`
@@ -373,6 +375,12 @@ class VLLM(DraftingEngine):
             "--decode-context-parallel-size": start.layout.dcp,
         }
         quantize, notes = quantized(start.precision)
+        if start.positions is not None and start.length > start.positions:
+            sentence = (
+                "vLLM does not start with more than the {most:,} tokens of config.json unless "
+                "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 is set, or --hf-overrides scales the positions (YaRN)."
+            )
+            notes = (*notes, Message(sentence, most=start.positions))
         return Launch(
             words=(
                 *("vllm", "serve", start.model),

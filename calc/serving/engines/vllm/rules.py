@@ -116,6 +116,16 @@ def unfit_flags(architecture: Architecture, options: VLLMOptions) -> Iterator[Re
         yield Refusal(Message(sentence, least=BLOCK, block=options.block_size), "engine")
 
 
+def undivided_groups(model: Architecture, tp: int) -> Iterator[Refusal]:
+    """Why ranks can't share Mamba-2's groups: each has its own, or a copy of a single one
+    (`model_executor/layers/mamba/mamba_mixer2.py`)."""
+    groups = {getattr(mixer, "n_groups", 1) for block in model.all_blocks for mixer in block.mixers}
+    for count in sorted(groups - {1}):
+        if count % tp:
+            sentence = "tp is {tp:,}, which does not divide the {n:,} groups of Mamba-2; vLLM copies no more than one."
+            yield Refusal(Message(sentence, tp=tp, n=count), "tp")
+
+
 def unshared_tokens(architecture: Architecture, layout: Layout) -> Iterator[Refusal]:
     """Why tensor-parallel ranks can't share the tokens of a cache: they share copies of KV heads (`ModelConfig.
     verify_with_parallel_config`), of layers that keep the whole context (`SlidingWindowSpec`)."""
