@@ -229,8 +229,9 @@ def started(server: Server, allocation: Allocation, free: int, port: int, *, sle
 def launch(model: str, allocation: Allocation, port: int, *, sleeps: bool) -> Launch | None:
     """Command of a server, at a port of its own."""
     serving = allocation.serving
-    sparse, length = bool(serving.architecture.experts), allocation.workload.context
-    start = ServerStart(model, serving.precision, serving.layout, length, sparse=sparse)
+    architecture, length = serving.architecture, allocation.workload.context
+    sparse, positions = bool(architecture.experts), architecture.max_positions
+    start = ServerStart(model, serving.precision, serving.layout, length, sparse=sparse, positions=positions)
     started = serving.engine.launch(start)
     more = ("--port", str(port)) if port != PORT else (), ("--enable-sleep-mode",) if sleeps else ()
     return started and started.model_copy(update={"words": (*started.words, *chain.from_iterable(more))})

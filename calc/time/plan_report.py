@@ -280,8 +280,11 @@ def report_of(
 def launch(search: Search, plan: Plan, model: str, layout: Layout | None = None) -> Launch | None:
     """Command of one replica of a plan, or of one server in another layout."""
     (precision,) = {p for p in search.precisions if (p.weights, p.kv) == (plan.weights, plan.kv)}
-    sparse, length = bool(search.architecture.experts), search.needs.context
-    return search.engine.launch(ServerStart(model, precision, layout or plan.layout, length, sparse=sparse))
+    sparse, positions = bool(search.architecture.experts), search.architecture.max_positions
+    start = ServerStart(
+        model, precision, layout or plan.layout, search.needs.context, sparse=sparse, positions=positions
+    )
+    return search.engine.launch(start)
 
 
 def separate_launch(search: Search, plan: Plan, model: str) -> Separate | None:

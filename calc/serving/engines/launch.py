@@ -32,6 +32,7 @@ class ServerStart(NamedTuple):
     length: int  # tokens of a sequence
     sequences: int = 1
     sparse: bool = False  # with routed experts
+    positions: int | None = None  # tokens that the model was made for
 
 
 class Launch(Frozen):

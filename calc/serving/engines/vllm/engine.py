@@ -55,11 +55,14 @@ from calc.serving.engines.vllm.rules import (
     missing_kernels,
     smallest_group,
     spelled,
+    undivided_groups,
     unfit_flags,
     unread_gptq,
     unserved_family,
     unshared_tokens,
     without_adapters,
+    without_dtype,
+    without_head,
 )
 from calc.serving.engines.vllm.working_memory import (
     ANY_GRAPHS,
@@ -188,6 +191,7 @@ class VLLM(DraftingEngine):
         if (padded := up_to(model.vocab, VOCABULARY)) % layout.tp:
             sentence = "The vocabulary, padded to {n:,} rows, does not divide by tp {tp:,}."
             yield Refusal(Message(sentence, n=padded, tp=layout.tp), "tp")
+        yield from undivided_groups(model, layout.tp)
         yield from layout.unspread(model)
         yield from undivided(self.name, self.title, model, layout)
         if layout.ep not in (1, ranks := layout.tp * layout.dp):  # `FusedMoEParallelConfig.make`
@@ -313,6 +317,7 @@ class VLLM(DraftingEngine):
         yield from super().gpu_refusals(gpu, laid_out)
         division = self.division(laid_out, gpu)
         yield from unserved_family(division.rank, self.options)
+        yield from without_dtype(laid_out, gpu)
         yield from missing_kernels(division, gpu)
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
@@ -384,6 +389,12 @@ class VLLM(DraftingEngine):
             "--decode-context-parallel-size": start.layout.dcp,
         }
         quantize, notes = quantized(start.precision)
+        if start.positions is not None and start.length > start.positions:
+            sentence = (
+                "vLLM does not start with more than the {most:,} tokens of config.json unless "
+                "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1 is set, or --hf-overrides scales the positions (YaRN)."
+            )
+            notes = (*notes, Message(sentence, most=start.positions))
         return Launch(
             words=(
                 *("vllm", "serve", start.model),
@@ -483,7 +494,9 @@ class VLLM(DraftingEngine):
                 yield Refusal(why, "model_draft")
             if draft is not None:
                 yield from unserved_family(draft, self.options)
-        elif self.drafter == "eagle3" and draft is not None and draft.num_layers != 1:
+        if self.drafter == "eagle3":
+            yield from without_head(model)
+        if self.drafter == "eagle3" and draft is not None and draft.num_layers != 1:
             sentence = "EAGLE-3's head has one layer, the draft model {n:,}: draft_model serves whole models."
             yield Refusal(Message(sentence, n=draft.num_layers), "speculative", ["draft_model"])
         elif self.drafter == "eagle3" and compressed(model):

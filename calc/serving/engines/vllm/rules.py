@@ -10,15 +10,18 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines.families import class_family, families, versions
 from calc.serving.engines.rules import halved, without_asymmetry
+from calc.serving.engines.sizes import LaidOut
 from calc.serving.engines.vllm.cache import BLOCK, Division
 from calc.serving.engines.vllm.layers import (
     EXPANDED,
     INDEXER,
     SHARING,
     Cached,
+    Capability,
     Layers,
     LayerSetting,
     cached_layers,
+    capability,
     compressed,
     family_of,
 )
@@ -58,6 +61,31 @@ def without_adapters(model: Architecture, options: VLLMOptions) -> Iterator[Refu
         yield Refusal(Message("vLLM's class of {family} does not support LoRA.", family=family), "enable_lora")
 
 
+WITHOUT_EAGLE3 = families("vllm", "without_eagle3")
+
+
+def without_head(model: Architecture) -> Iterator[Refusal]:
+    """Why no head of EAGLE-3 reads the states of a model (`set_eagle3_aux_hidden_state_layers`)."""
+    if (family := class_family(model)) in WITHOUT_EAGLE3:
+        sentence = "vLLM's class of {family} hands no states to a head of EAGLE-3."
+        yield Refusal(Message(sentence, family=family), "speculative", ["none", "ngram"])
+
+
+WITHOUT_FP16 = families("vllm", "without_fp16")
+BF16: Capability = (8, 0)
+"""First GPUs on which it computes in bf16 (`platforms/cuda.py: supported_dtypes`)."""
+
+
+def without_dtype(laid_out: LaidOut, gpu: GPU) -> Iterator[Refusal]:
+    """Why a GPU without bf16 does not run a model that is not computed in fp16 either: vLLM takes fp32 for it
+    (`config/model.py: _resolve_auto_dtype`), for which methods of quantization have no kernels
+    (`get_supported_act_dtypes`)."""
+    cuda, family = capability(gpu), class_family(laid_out.whole)
+    if cuda is not None and cuda < BF16 and family in WITHOUT_FP16 and laid_out.precision.weights != "fp32":
+        sentence = "vLLM computes models of the family {family} in bf16 or fp32, not in fp16: {gpu} has no bf16."
+        yield Refusal(Message(sentence, family=family, gpu=gpu.name), "weights", ["fp32"])
+
+
 def unread_gptq(precision: Precision, options: VLLMOptions) -> Iterator[Refusal]:
     """Files of GPTQ that it does not read, or not any more (`gptq_utils.py`, `compressed_tensors.py`)."""
     if holds("GPTQ is symmetric", options):
@@ -86,6 +114,16 @@ def unfit_flags(architecture: Architecture, options: VLLMOptions) -> Iterator[Re
     if options.block_size is not None and options.block_size % BLOCK and compressed(architecture):
         sentence = "Compressed attention has blocks of a multiple of {least:,} tokens, not of {block:,}."
         yield Refusal(Message(sentence, least=BLOCK, block=options.block_size), "engine")
+
+
+def undivided_groups(model: Architecture, tp: int) -> Iterator[Refusal]:
+    """Why ranks can't share Mamba-2's groups: each has its own, or a copy of a single one
+    (`model_executor/layers/mamba/mamba_mixer2.py`)."""
+    groups = {getattr(mixer, "n_groups", 1) for block in model.all_blocks for mixer in block.mixers}
+    for count in sorted(groups - {1}):
+        if count % tp:
+            sentence = "tp is {tp:,}, which does not divide the {n:,} groups of Mamba-2; vLLM copies no more than one."
+            yield Refusal(Message(sentence, tp=tp, n=count), "tp")
 
 
 def unshared_tokens(architecture: Architecture, layout: Layout) -> Iterator[Refusal]:

@@ -340,6 +340,9 @@ def test_scalars_have_no_groups(engine):
         pytest.param("tiiuae/falcon-mamba-7b", False, id="MambaForCausalLM"),
         pytest.param("stabilityai/stablelm-2-1_6b", False, id="StablelmForCausalLM"),
         pytest.param("moonshotai/Kimi-K2.5", False, id="KimiK25ForConditionalGeneration"),
+        pytest.param("moonshotai/Kimi-Linear-48B-A3B-Instruct", False, id="KimiLinearForCausalLM"),
+        pytest.param("MiniMaxAI/MiniMax-M3", False, id="MiniMaxM3SparseForConditionalGeneration"),
+        pytest.param("openai-community/gpt2", False, id="GPT2LMHeadModel"),
         pytest.param("Qwen/Qwen3-8B", True, id="Qwen3ForCausalLM"),
         pytest.param("openai/gpt-oss-20b", True, id="GptOssForCausalLM"),
         pytest.param("google/gemma-3-27b-it", True, id="Gemma3ForConditionalGeneration"),
@@ -358,6 +361,8 @@ def test_families_without_adapters(model, serves):
     ("engine", "model", "runs"),
     [  # vLLM 0.33: classes that are no SupportsPP
         pytest.param("vllm", "mistralai/Mamba-Codestral-7B-v0.1", False, id="Mamba2ForCausalLM"),
+        pytest.param("vllm", "BAAI/bge-m3", False, id="RobertaEmbeddingModel"),
+        pytest.param("vllm", "answerdotai/ModernBERT-base", False, id="ModernBertModel"),
         pytest.param("vllm", "google/gemma-3-27b-it", True, id="Gemma3ForConditionalGeneration"),
         pytest.param("vllm", "Qwen/Qwen3-8B", True, id="Qwen3ForCausalLM"),
         # SGLang 0.5.23: classes whose `forward` has no pp_proxy_tensors

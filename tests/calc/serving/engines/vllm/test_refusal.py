@@ -4,6 +4,7 @@ import pytest
 
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload
 from calc.hardware.gpus import gpus
+from calc.serving.engines.launch import ServerStart
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import VLLMOptions
 from calc.serving.engines.vllm.rules import unserved_family, unshared_tokens
@@ -11,10 +12,12 @@ from calc.serving.memory import Serving
 from presets import models
 
 
-def refused(model, kv="bf16", gpu="h100-sxm", tp=1, dcp=1, **options):
+def refused(model, kv="bf16", gpu="h100-sxm", tp=1, dcp=1, weights="bf16", **options):
     architecture, layout = Architecture.from_config(models()[model].config), Layout(tp=tp, dcp=dcp)
     try:
-        serving = Serving.of(architecture, VLLM(VLLMOptions(**options)), Precision(kv=kv), layout, Overhead())
+        serving = Serving.of(
+            architecture, VLLM(VLLMOptions(**options)), Precision(weights=weights, kv=kv), layout, Overhead()
+        )
     except ConfigError as error:
         return error.message
     return serving.on(gpus()[gpu], Workload()).refusal
@@ -52,6 +55,17 @@ def refused(model, kv="bf16", gpu="h100-sxm", tp=1, dcp=1, **options):
             "deepseek-ai/DeepSeek-V3", {"tp": 8, "dcp": 8, "kv": "fp8"}, "does not share tokens", id="sums in fp8"
         ),
         pytest.param("Qwen/Qwen3-8B", {"tp": 16, "dcp": 2, "gpu": "mi300x"}, "does not share tokens", id="AMD"),
+        # "If tensor parallel world size does not divide num_groups, then num_groups must equal 1" (`mamba_mixer2.py`)
+        pytest.param("mistralai/Mamba-Codestral-7B-v0.1", {"tp": 16}, "8 groups of Mamba-2", id="groups of Mamba-2"),
+        # `_FLOAT16_NOT_SUPPORTED_MODELS` of `config/model.py`; no bf16 before Ampere by `platforms/cuda.py`
+        pytest.param("google/gemma-3-4b-it", {"gpu": "t4"}, "bf16 or fp32, not in fp16", id="Gemma 3 on Turing"),
+        pytest.param("google/gemma-3-1b-it", {"gpu": "rtx-2080-ti"}, "bf16 or fp32", id="its language model"),
+        pytest.param("google/gemma-2-2b", {"gpu": "t4"}, "bf16 or fp32, not in fp16", id="Gemma 2 on Turing"),
+        pytest.param("zai-org/GLM-4-9B-0414", {"gpu": "t4", "tp": 2}, "bf16 or fp32", id="GLM-4 on Turing"),
+        # classes that are no SupportsEagle3
+        pytest.param("google/gemma-3-27b-it", {"speculative": "eagle3"}, "head of EAGLE-3", id="heads, Gemma 3"),
+        pytest.param("zai-org/GLM-4.5", {"speculative": "eagle3", "tp": 8}, "head of EAGLE-3", id="heads, GLM-4.5"),
+        pytest.param("mistralai/Mixtral-8x7B-v0.1", {"speculative": "eagle3"}, "head of EAGLE-3", id="heads, Mixtral"),
     ],
 )
 def test_refused(model, asked, sentence):
@@ -88,14 +102,32 @@ def test_ranks_share_the_query_heads_of_a_kv_head():
         pytest.param(
             "zai-org/GLM-5.1", {"tp": 8, "dcp": 8, "kv": "fp8_ds_mla"}, id="picked latents are shared, vLLM #46514"
         ),
+        pytest.param("mistralai/Mamba-Codestral-7B-v0.1", {"tp": 8}, id="a group of Mamba-2 on each rank"),
+        pytest.param("ibm-granite/granite-4.0-h-small", {"tp": 4}, id="copies of one group of Mamba-2"),
+        pytest.param("google/gemma-3-4b-it", {"gpu": "t4", "weights": "fp32"}, id="Gemma 3 in fp32 on Turing"),
+        pytest.param("google/gemma-2b", {"gpu": "t4"}, id="the first Gemma in fp16"),
+        pytest.param("google/gemma-3-4b-it", {"gpu": "rtx-3090"}, id="Gemma 3 in bf16"),
+        pytest.param("meta-llama/Llama-3.1-8B", {"speculative": "eagle3"}, id="heads, Llama"),
+        pytest.param("openai/gpt-oss-20b", {"speculative": "eagle3"}, id="heads, gpt-oss"),
+        pytest.param("Qwen/Qwen3-30B-A3B", {"speculative": "eagle3", "enable_lora": True}, id="heads and LoRA, Qwen3"),
     ],
 )
 def test_accepted(model, asked):
     assert refused(model, **asked) is None
 
 
+def test_the_command_says_where_the_context_goes_beyond_the_model_s():
+    """`_get_and_verify_max_len` of `config/model.py`: "User-specified max_model_len (40961) is greater than the derived
+    max_model_len (max_position_embeddings=40960" and "To allow overriding this maximum, set the env var"."""
+    start = ServerStart("Qwen/Qwen3-8B", Precision(), Layout(), 40_960, positions=40_960)
+    assert VLLM().launch(start).notes == ()
+    (note,) = VLLM().launch(start._replace(length=40_961)).notes
+    assert "40,960 tokens" in str(note)
+    assert "VLLM_ALLOW_LONG_MAX_MODEL_LEN=1" in str(note)
+
+
 @pytest.mark.parametrize("gpu", ["t4", "a100-sxm-80gb", "l40s", "h100-sxm", "b200", "rtx-5090", "mi300x"])
-@pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "google/gemma-3-27b-it", "openai/gpt-oss-20b", "Qwen/Qwen3.5-9B"])
+@pytest.mark.parametrize("model", ["Qwen/Qwen3-8B", "google/gemma-2b", "openai/gpt-oss-20b", "Qwen/Qwen3.5-9B"])
 def test_what_every_gpu_serves(model, gpu):
     assert refused(model, gpu=gpu) is None
 
