@@ -209,7 +209,7 @@ def accepted(rate: float, drafted: int) -> float:
     return float(sum(rate**i for i in range(drafted + 1)))
 
 
-class Passes(NamedTuple):
+class PromptPasses(NamedTuple):
     """Passes of as many tokens, each behind those of the one before, whose work grows evenly from the first to the
     last."""
 
@@ -219,12 +219,14 @@ class Passes(NamedTuple):
     times: Any = 1  # how often all of them come
 
 
-def chunked(sequences: Any, tokens: int, chunk: Any, past: int = 0, windows: Iterable[int] = ()) -> Iterator[Passes]:
+def chunked(
+    sequences: Any, tokens: int, chunk: Any, past: int = 0, windows: Iterable[int] = ()
+) -> Iterator[PromptPasses]:
     """The passes of prompts behind `past` cached tokens each: as many whole prompts in one as fit into `chunk` tokens,
     or chunks of each. Attention over a window reads evenly more up to its length and as much beyond it: the pass that
     crosses it stands alone."""
     if chunk is None:
-        yield Passes(only := prefill(sequences, tokens, past), only, 1)
+        yield PromptPasses(only := prefill(sequences, tokens, past), only, 1)
         return
     together = lesser(larger(chunk // tokens, 1), sequences)
     before_last = -(-tokens // chunk) - 1
@@ -238,10 +240,10 @@ def chunked(sequences: Any, tokens: int, chunk: Any, past: int = 0, windows: Ite
             if occurs(stop > start):
                 behind = (past + chunk * at for at in (start, larger(stop - 1, start)))
                 first, last = (Forward((PassPart(count, chunk, at),), logits=0) for at in behind)
-                yield Passes(first, last, stop - start, times)
+                yield PromptPasses(first, last, stop - start, times)
             start = stop
         last = prefill(count, tokens - chunk * before_last, past + chunk * before_last)
-        yield Passes(last, last, 1, times)
+        yield PromptPasses(last, last, 1, times)
 
 
 def windows_of(demands: Iterable[Demand]) -> frozenset[int]:
@@ -249,7 +251,7 @@ def windows_of(demands: Iterable[Demand]) -> frozenset[int]:
     return frozenset(back for stage in demands for back in (*stage.pairs, *stage.read) if back is not None)
 
 
-def total_parts(parts: Callable[[Forward], Iterable[Timed]], passes: Passes) -> Iterator[Timed]:
+def total_parts(parts: Callable[[Forward], Iterable[Timed]], passes: PromptPasses) -> Iterator[Timed]:
     """Each part of a pass's time, summed over the passes."""
     first, last, count, times = passes
     if first is last:

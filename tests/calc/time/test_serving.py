@@ -201,7 +201,14 @@ def single_passes(sequences: int, tokens: int, chunk: int, past: int = 0) -> Ite
 
 @pytest.mark.parametrize(
     ("sequences", "tokens", "chunk", "past"),
-    [(5, 1000, 1536, 0), (50, 40, 1000, 0), (2, 5000, 2048, 0), (1, 60_000, 64, 0), (2, 5000, 100, 777), (1, 900, 1, 0)],
+    [
+        (5, 1000, 1536, 0),
+        (50, 40, 1000, 0),
+        (2, 5000, 2048, 0),
+        (1, 60_000, 64, 0),
+        (2, 5000, 100, 777),
+        (1, 900, 1, 0),
+    ],
 )
 @pytest.mark.parametrize(
     ("model", "gpu"),
@@ -214,7 +221,7 @@ def single_passes(sequences: int, tokens: int, chunk: int, past: int = 0) -> Ite
     ],
 )
 def test_a_prompt_takes_the_sum_of_its_passes(model, gpu, sequences, tokens, chunk, past):
-    """In windows, in attention to all and to compressed tokens, and where bandwidth binds first and arithmetic later."""
+    """In windows, in attention to all and to compressed tokens; where bandwidth binds first and arithmetic later."""
     run = speed(model, gpu=gpu)
     passes = single_passes(sequences, tokens, chunk, past)
     summed = run.machines("expected").request + sum(run.seconds(each, "expected", decodes=False) for each in passes)
