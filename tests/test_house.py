@@ -296,8 +296,9 @@ ASKED_WHICH_KIND = {
     "calc.serving.engines.llamacpp.slots": 1,  # recurrences whose states its graph reads before it attends
     "calc.serving.engines.mlx.working_memory": 2,  # the recurrence that mlx-lm computes by chunks, without a kernel
     "calc.serving.engines.sglang.engine": 1,  # kinds that it captures no graphs of prompts for
-    "calc.serving.engines.sglang.cache": 5,  # formats of index keys by kernel, pools of DeepSeek-V4's attention
-    "calc.serving.engines.vllm.layers": 8,  # its cache spec of each kind, and what their kernels hand out
+    "calc.serving.engines.rules": 1,  # rates of DeepSeek-V4's attention
+    "calc.serving.engines.sglang.cache": 4,  # formats of index keys by kernel
+    "calc.serving.engines.vllm.layers": 7,  # its cache spec of each kind, and what their kernels hand out
     "calc.serving.engines.vllm.cache": 1,  # blocks of DeepSeek-V4's attention
     "calc.serving.kv_cache": 1,  # tokens that wait to be compressed, which one kind has
     "calc.training.course": 1,  # masks: none is counted for compressed attention

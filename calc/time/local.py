@@ -35,7 +35,7 @@ from calc.time.efficiency import Conditions, row
 from calc.time.estimate import End, Estimate
 from calc.time.origin import COMPUTED, Origin, origin
 from calc.time.roofline import Machine, Timed, bus_gb_s, machine, timed
-from calc.time.serving_time import Speed, chunked, demands_of, halfway, speed_on, timed_on
+from calc.time.serving_time import Speed, chunked, demands_of, halfway, speed_on, timed_on, total_parts, windows_of
 from calc.time.time_operations import Demand, Forward, decode, demand
 from calc.units import GIB, MIB
 
@@ -316,8 +316,10 @@ class OffloadSpeed:
 
     def prompt(self, sequences: int, tokens: int, end: End, chunk: int = 512) -> float:
         """Seconds of prompts that come together, in passes of at most so many tokens."""
-        passes = (self.parts(forward, end, decodes=False) for forward in chunked(sequences, tokens, chunk))
-        return sum(float(sum(part.seconds for part in parts)) for parts in passes)
+        windows = windows_of(run.demand for run in self.runs)
+        parts = partial(self.parts, end=end, decodes=False)
+        passes = chunked(sequences, tokens, chunk, windows=windows)
+        return float(sum(part.seconds for each in passes for part in total_parts(parts, each)))
 
     def parts(self, forward: Forward, end: End, *, decodes: bool) -> Iterator[Timed]:
         """Parts of a pass's time: operations where they are computed, copies, and the host."""

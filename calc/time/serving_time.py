@@ -1,12 +1,13 @@
 """Times of a server's step, of a prompt, and of both at once."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache, cached_property, partial, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from calc.budget import spent
 from calc.formats import Precision
 from calc.formats.stored import StoredAs, stored
 from calc.hardware.gpu import GPU
@@ -15,7 +16,7 @@ from calc.model.architecture import Architecture
 from calc.serving.kv_cache import StateBytes, state_bytes
 from calc.serving.memory import Serving
 from calc.serving.workload import Workload
-from calc.time.arrays import either, occurs
+from calc.time.arrays import either, larger, lesser, occurs
 from calc.time.efficiency import Edits
 from calc.time.estimate import End
 from calc.time.roofline import Machine, Timed, communication, machine, shared_tokens, sharing, timed
@@ -90,9 +91,20 @@ class Speed:
     def prompt(self, sequences: Any, tokens: int, end: End, chunk: int | None = None, past: int = 0) -> Any:
         """Seconds until the first token of prompts that come together behind `past` cached tokens, in passes of at most
         `chunk` tokens in all."""
-        on, share = self.machines(end), share_of(sequences, self.layout.dp)
-        return on.request + sum(
-            self.seconds(pass_, end, decodes=False) for pass_ in chunked(share, tokens, chunk, past)
+        parts = self.prompt_parts(share_of(sequences, self.layout.dp), tokens, end, chunk, past)
+        return self.machines(end).request + sum(part.seconds for part in parts)
+
+    def prompt_parts(
+        self, sequences: Any, tokens: int, end: End, chunk: Any = None, past: int = 0
+    ) -> tuple[Timed, ...]:
+        """Parts of the time of such prompts on one rank, each summed over all passes."""
+        passes = (
+            total_parts(partial(self.parts, end=end, decodes=False), each)
+            for each in chunked(sequences, tokens, chunk, past, windows_of(self.demands))
+        )
+        return tuple(
+            Timed(first.what, *map(sum, zip(*(part.figures for part in (first, *others)), strict=True)))
+            for first, *others in zip(*passes, strict=True)
         )
 
     def speculative(self, batch: Any, context: Any, end: End, drafted: int, draft: "Speed | None" = None) -> Any:
@@ -123,15 +135,9 @@ class FullServer:
 
     @cached_property
     def prompt_parts(self) -> tuple[Timed, ...]:
-        """Times of all passes of a prompt; those that machines with larger chunks do not need count nothing."""
-        tokens = self.prompt - self.cached
-        starts = self.chunk * np.arange(-(-tokens // np.min(self.chunk)))
-        new = np.clip(tokens - starts, 0, self.chunk)
-        pass_ = Forward((PassPart(1, new, self.cached + starts),), logits=starts + new == tokens)
-        return tuple(
-            Timed(part.what, *(np.sum(figure * (new > 0), axis=-1, keepdims=True) for figure in part.figures))
-            for part in self.speed.parts(pass_, self.end, decodes=False)
-        )
+        """Times of all passes of a prompt, each part summed."""
+        sequences = 1.0  # no int: FLOPs of a long prompt's pairs are beyond an array's 64 bits
+        return self.speed.prompt_parts(sequences, self.prompt - self.cached, self.end, self.chunk, self.cached)
 
     @property
     def launched_parts(self) -> Iterator[Timed]:
@@ -203,18 +209,69 @@ def accepted(rate: float, drafted: int) -> float:
     return float(sum(rate**i for i in range(drafted + 1)))
 
 
-def chunked(sequences: Any, tokens: int, chunk: int | None, past: int = 0) -> Iterator[Forward]:
-    """The passes of prompts: as many whole prompts in one as fit, or chunks of each."""
-    if chunk is None or not isinstance(sequences, int):
-        yield prefill(sequences, tokens, past)
+class PromptPasses(NamedTuple):
+    """Passes of as many tokens, each behind those of the one before, whose work grows evenly from the first to the
+    last."""
+
+    first: Forward
+    last: Forward
+    count: Any
+    times: Any = 1  # how often all of them come
+
+
+def chunked(
+    sequences: Any, tokens: int, chunk: Any, past: int = 0, windows: Iterable[int] = ()
+) -> Iterator[PromptPasses]:
+    """The passes of prompts behind `past` cached tokens each: as many whole prompts in one as fit into `chunk` tokens,
+    or chunks of each. Attention over a window reads evenly more up to its length and as much beyond it: the pass that
+    crosses it stands alone."""
+    if chunk is None:
+        yield PromptPasses(only := prefill(sequences, tokens, past), only, 1)
         return
-    together = max(1, chunk // tokens)
-    for first in range(0, sequences, together):
-        count = min(together, sequences - first)
-        for start in range(0, tokens, chunk):
-            new = min(chunk, tokens - start)
-            last = start + new == tokens
-            yield replace(prefill(count, new, past + start), logits=count if last else 0)
+    together = lesser(larger(chunk // tokens, 1), sequences)
+    before_last = -(-tokens // chunk) - 1
+    borders = [(window - past) // chunk + crossed for window in sorted(windows) for crossed in (0, 1)]
+    for count, times in ((together, sequences // together), (sequences % together, 1)):
+        if not occurs(count):
+            continue
+        start: Any = 0
+        for border in spent((*borders, before_last)):
+            stop = lesser(larger(border, start), before_last)
+            if occurs(stop > start):
+                behind = (past + chunk * at for at in (start, larger(stop - 1, start)))
+                first, last = (Forward((PassPart(count, chunk, at),), logits=0) for at in behind)
+                yield PromptPasses(first, last, stop - start, times)
+            start = stop
+        last = prefill(count, tokens - chunk * before_last, past + chunk * before_last)
+        yield PromptPasses(last, last, 1, times)
+
+
+def windows_of(demands: Iterable[Demand]) -> frozenset[int]:
+    """Tokens that windows of attention reach back."""
+    return frozenset(back for stage in demands for back in (*stage.pairs, *stage.read) if back is not None)
+
+
+def total_parts(parts: Callable[[Forward], Iterable[Timed]], passes: PromptPasses) -> Iterator[Timed]:
+    """Each part of a pass's time, summed over the passes."""
+    first, last, count, times = passes
+    if first is last:
+        yield from (part.times(count * times) for part in parts(first))
+        return
+    for begun, ended in zip(parts(first), parts(last), strict=True):
+        yield evenly(begun, ended, count).times(times)
+
+
+def evenly(first: Timed, last: Timed, count: Any) -> Timed:
+    """The sum of `count` times of an operation whose arithmetic and memory traffic grow evenly: that of an arithmetic
+    series, less, where one of both binds at first and the other at last, what the larger at either end is too much."""
+    seconds, compute, memory = (count * (a + b) / 2 for a, b in zip(first.figures, last.figures, strict=True))
+    begun, ended = first.compute - first.memory, last.compute - last.memory
+    most = np.maximum(begun, ended)
+    changes = (begun * ended < 0) & (count > 1)
+    step = np.where(changes, np.abs(ended - begun), 1.0) / np.maximum(count - 1, 1)
+    bound = np.floor(most / step) + 1  # passes in which arithmetic binds
+    over = most * (count / 2 - bound) + step * bound * (bound - 1) / 2
+    return Timed(first.what, seconds - np.where(changes, over, 0.0), compute, memory)
 
 
 def share_of(batch: Any, parts: Any) -> Any:

@@ -187,12 +187,17 @@ class ServingDerivations:
         """The first pass of the prompts, and the others in all."""
         work, figures, speed = self.workload, Figures(), self.speed
         chunk = self.serving.on(self.gpu, work).limits.step_tokens
-        plain, *others = chunked(share_of(work.batch, speed.layout.dp), work.prompt, chunk)
+        share = share_of(work.batch, speed.layout.dp)
+        passes = tuple(chunked(share, work.prompt, chunk))
+        plain = passes[0].first
         (part,) = plain.parts
         sequences = figures.figure("B", part.sequences, "sequences of a rank in this pass")
         tokens = figures.figure("T", part.new, "tokens of each")
         logits = plain.logits and figures.figure("T_l", plain.logits, "rows of logits")
-        rest = sum(float(speed.seconds(other, "expected", decodes=False)) for other in others)
+        rest = 0.0
+        if sum(each.count * each.times for each in passes) > 1:
+            whole = speed.prompt_parts(share, work.prompt, "expected", chunk)
+            rest = float(sum(part.seconds for part in whole) - speed.seconds(plain, "expected", decodes=False))
 
         def sums(first: Figure) -> Iterator[TimeStep]:
             yield figures.step("pass", first, "s")

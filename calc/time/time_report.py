@@ -19,7 +19,7 @@ from calc.time.efficiency import Edits
 from calc.time.estimate import ENDS, End, Estimate
 from calc.time.origin import Origin, origin
 from calc.time.roofline import Bound, Timed, Work, binds
-from calc.time.serving_time import Speed, accepted, chunked, halfway, share_of, speed_of, speed_on
+from calc.time.serving_time import Speed, accepted, halfway, share_of, speed_of, speed_on
 from calc.time.time_operations import Forward, prefill
 from calc.time.training_time import StepOperation, TrainingSpeed, TrainingTime, step_operations, training_speed
 from calc.training import TrainingReport
@@ -88,8 +88,7 @@ def time_report(
     speed = speed_on(gpu, serving, edits=edits, node=node)
     batch, prompt = workload.batch, workload.prompt
     decoded = decode_parts(speed, workload)
-    passes = chunked(share_of(batch, speed.layout.dp), prompt, chunk)
-    passed = [part for forward in passes for part in speed.parts(forward, "expected", decodes=False)]
+    passed = speed.prompt_parts(share_of(batch, speed.layout.dp), prompt, "expected", chunk)
     step = {end: step_seconds(parts) for end, parts in decoded.items()}
     first = {end: float(speed.prompt(batch, prompt, end, chunk)) for end in ENDS}
     return TimeReport(

@@ -9,6 +9,7 @@ from presets import models
 from tests import load
 
 LLAMA = {"model_type": "llama"}
+V4 = ("compressed_sparse_attention", "heavily_compressed_attention")
 FP8 = {"quant_method": "fp8"}
 
 
@@ -62,6 +63,19 @@ CORPUS: dict[str, tuple[str, Any]] = {
             ("", {"pasted": changed("deepseek-ai/DeepSeek-V3", num_hidden_layers=1024), "engine": engine}),
         )
         for engine in ENGINES  # SGLang 28 s, llama.cpp 34 s
+    },
+    **{
+        f"an entry of {rate:,} tokens under {engine}": (
+            "link",
+            (
+                "",
+                {
+                    "pasted": changed("deepseek-ai/DeepSeek-V4-Flash", compress_rates=dict.fromkeys(V4, rate)),
+                    "engine": engine,
+                },
+            ),
+        )
+        for rate, engine in ((12, "vllm"), (512, "sglang"))  # a KeyError, a division by zero
     },
     "three thousand models": ("tool", ("compare", {"models": ["Qwen/Qwen3-8B"] * 3000})),
     "a long name": ("link", ("", {"x" * 5000: "1"})),

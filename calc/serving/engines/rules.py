@@ -3,7 +3,7 @@
 
 import tomllib
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import product
 from pathlib import Path
 from typing import ClassVar, NamedTuple, Self
@@ -19,6 +19,8 @@ from calc.hardware.gpu import GPU
 from calc.hardware.mig import unjoined
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
+from calc.model.block import Block
+from calc.model.compressed_attention import CompressedAttention
 from calc.model.feedforward import RankGroups
 from calc.model.tensor import Tensor
 from calc.serving.engines.sizes import LaidOut, Limits
@@ -71,6 +73,34 @@ def without_cache(architecture: Architecture) -> Iterator[Refusal]:
             "No layer of this model keeps a cache: it drafts for a larger model and is served beside it only."
         )
         yield Refusal(sentence, "engine")
+
+
+def compressing(blocks: Iterable[Block]) -> Iterator[tuple[int, CompressedAttention]]:
+    """Each attention of DeepSeek-V4, with the number of layers that have it."""
+    for block in blocks:
+        for mixer in block.mixers:
+            if isinstance(mixer, CompressedAttention):
+                yield len(block.runs_in), mixer
+
+
+RATES = {True: 4, False: 128}
+"""Tokens that an entry of DeepSeek-V4's attention stands for, by whether entries are picked."""
+
+
+def with_other_rates(architecture: Architecture, engine: str) -> Iterator[Refusal]:
+    """Why an engine does not run DeepSeek-V4's attention at other rates than those published: vLLM `models/deepseek_v4/
+    compressor.py: CompressorStateCache`, SGLang `mem_cache/deepseek_v4_memory_pool.py: get_compress_state_ring_size`,
+    TensorRT-LLM `prepare_sparse_mla_topk_lens`."""
+    for _, mixer in compressing(architecture.all_blocks):
+        if mixer.rate not in (None, RATES[mixer.d_index is not None]):
+            sentence = (
+                "{engine} runs this attention with {picked:,} tokens in an entry where entries are picked "
+                "(compressed_sparse_attention) and {all:,} where all are read (heavily_compressed_attention); a layer "
+                "here has {rate:,}."
+            )
+            message = Message(sentence, engine=engine, picked=RATES[True], all=RATES[False], rate=mixer.rate)
+            yield Refusal(message, "compress_rates")
+            return
 
 
 def without_cache_in(precision: Precision, engine: str, *formats: CacheFormat) -> Iterator[Refusal]:

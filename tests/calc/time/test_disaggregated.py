@@ -67,7 +67,7 @@ def test_what_is_sent_is_the_cache_of_the_prompt(model, tp, expected):
 def simulated(both: Disaggregated, users: int, cycles: int = 30) -> tuple[float, float, float]:
     """Sequences of a decode worker, seconds to first token and requests a second: users in a closed loop, prompts in
     the order in which they come, decode workers in steps, each prompt to the worker with the fewest sequences."""
-    prompt, output = float(both.prompt.item()), both.decode.output
+    prompt, output = float(both.prompt), both.decode.output
     token = {n: float(both.token(n)) for n in range(1, users + 1)}
     free = [0.0] * int(both.copies)
     waiting = [user * 1e-3 for user in range(users)]  # when prompts come
@@ -111,20 +111,20 @@ def test_requests_wait_and_run_as_in_a_simulation(prefill, decode, users):
     of a cycle is spent waiting."""
     both = apart(prefill, decode)
     running, first, per_s = simulated(both, users)
-    token, most = both.token(both.running(users)).item(), both.prompts_per_s.item()
+    token, most = both.token(both.running(users)).item(), float(both.prompts_per_s)
     assert both.running(users).item() == pytest.approx(running, rel=0.1, abs=1)
     assert per_s <= 1.01 * most
     if prefill < 4:
         waiting = both.waiting(users, users / both.copies - 1, token).item()
         assert per_s == pytest.approx(most, rel=0.05)
-        assert both.prompt.item() + waiting + token == pytest.approx(first, rel=0.1)
+        assert float(both.prompt) + waiting + token == pytest.approx(first, rel=0.1)
 
 
 @pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
 def test_requests_that_come_at_random_wait_as_in_a_simulation(share):
     """Each copy gets a Poisson stream of its own: Lindley's recursion, W' = max(0, W + S - A)."""
     both, random = apart(4, 2, output=512), Random(7)
-    per_s, prompt = share * both.prompts_per_s.item(), both.prompt.item()
+    per_s, prompt = share * float(both.prompts_per_s), float(both.prompt)
     waited, waits = 0.0, []
     for _ in range(400_000):
         waits.append(waited)

@@ -1,5 +1,7 @@
 """Laws of serving times: what more work costs, and what a faster machine saves."""
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 
@@ -17,8 +19,8 @@ from calc.serving.memory import Serving
 from calc.time.efficiency import Conditions, efficiency, rows
 from calc.time.estimate import ENDS, Estimate
 from calc.time.roofline import arithmetic, path
-from calc.time.serving_time import Speed, accepted, chunked, speed_of, speed_on
-from calc.time.time_operations import decode, prefill
+from calc.time.serving_time import FullServer, Speed, accepted, speed_of, speed_on
+from calc.time.time_operations import Forward, PassPart, decode, prefill
 from calc.time.time_report import time_report
 from presets import models
 
@@ -232,13 +234,52 @@ def test_prefill_beside_decode_costs_less_than_both_apart():
     assert run.step(32, 4096, "expected") < both < separate
 
 
-def test_chunks_hold_every_token_once_and_one_row_of_logits_a_prompt():
-    passes = list(chunked(5, 1000, 1536))
-    assert sum(forward.tokens for forward in passes) == 5000
-    assert sum(forward.logits for forward in passes) == 5
-    long = list(chunked(2, 5000, 2048))
-    assert [(f.parts[0].new, f.parts[0].past) for f in long[:3]] == [(2048, 0), (2048, 2048), (904, 4096)]
-    assert sum(forward.logits for forward in long) == 2
+def single_passes(sequences: int, tokens: int, chunk: int, past: int = 0) -> Iterator[Forward]:
+    """Every pass by itself: whole prompts while they fit, or the chunks of each; the head computes the last row."""
+    together = max(1, chunk // tokens)
+    for first in range(0, sequences, together):
+        count = min(together, sequences - first)
+        for start in range(0, tokens, chunk):
+            part = PassPart(count, min(chunk, tokens - start), past + start)
+            yield Forward((part,), logits=count if start + chunk >= tokens else 0)
+
+
+@pytest.mark.parametrize(
+    ("sequences", "tokens", "chunk", "past"),
+    [
+        (5, 1000, 1536, 0),
+        (50, 40, 1000, 0),
+        (2, 5000, 2048, 0),
+        (1, 60_000, 64, 0),
+        (2, 5000, 100, 777),
+        (1, 900, 1, 0),
+    ],
+)
+@pytest.mark.parametrize(
+    ("model", "gpu"),
+    [
+        ("Qwen/Qwen3-8B", "h100-sxm"),
+        ("google/gemma-3-27b-it", "l4"),
+        ("openai/gpt-oss-20b", "h100-sxm"),
+        ("deepseek-ai/DeepSeek-V4-Flash", "l4"),
+        ("Qwen/Qwen3-Next-80B-A3B-Instruct", "rtx-4090"),
+    ],
+)
+def test_a_prompt_takes_the_sum_of_its_passes(model, gpu, sequences, tokens, chunk, past):
+    """In windows, in attention to all and to compressed tokens; where bandwidth binds first and arithmetic later."""
+    run = speed(model, gpu=gpu)
+    passes = single_passes(sequences, tokens, chunk, past)
+    summed = run.machines("expected").request + sum(run.seconds(each, "expected", decodes=False) for each in passes)
+    assert run.prompt(sequences, tokens, "expected", chunk, past) == pytest.approx(summed, rel=1e-12)
+
+
+def test_a_long_prompt_takes_as_long_on_paper_and_in_a_plan():
+    """Of 2^30 tokens, whose FLOPs are beyond 64 bits, in chunks of a token and of all."""
+    run, tokens = speed("deepseek-ai/DeepSeek-V3"), 2**30
+    chunks = (1, 8192, tokens)
+    planned = FullServer(run, tokens, 1, np.array(chunks)[:, None]).received
+    weighed = [run.prompt(1, tokens, "expected", chunk) for chunk in chunks]
+    assert planned[:, 0] == pytest.approx(weighed, rel=1e-12)
 
 
 def test_speculation_pays_by_its_rate_of_acceptance():

@@ -13,7 +13,7 @@ that wait, of which `--kv-cache-dtype` changes nothing: `DSV4PoolConfigurator` (
 (`get_compress_state_ring_size`) and `arg_groups/deepseek_v4_hook.py`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from math import inf
 from typing import NamedTuple
@@ -24,11 +24,12 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
-from calc.model.mixers import CompressedAttention, Mixer
+from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.families import families
 from calc.serving.engines.loading import up_to
+from calc.serving.engines.rules import compressing
 from calc.serving.engines.sglang.options import GUESSING_REQUESTS, SGLangOptions, StateStrategy, guesses
 from calc.serving.engines.sizes import LaidOut, Limits
 from calc.serving.kv_cache import growth, token_bits
@@ -48,14 +49,6 @@ class Compressed(NamedTuple):
     entries: float  # a token of the context, by its share of entries and their index keys
     window: float  # a token of the window pool, with its share of those that wait there
     waiting: int  # a request's tokens that wait elsewhere, for each row of their ring
-
-
-def compressing(blocks: Iterable[Block]) -> Iterator[tuple[int, CompressedAttention]]:
-    """Each such attention, with the number of layers that have it."""
-    for block in blocks:
-        for mixer in block.mixers:
-            if isinstance(mixer, CompressedAttention):
-                yield len(block.runs_in), mixer
 
 
 def compressed(blocks: Iterable[Block], page: int) -> Compressed:

@@ -56,8 +56,10 @@ from calc.serving.engines.rules import (
     broken_expert_groups,
     broken_groups,
     broken_tiles,
+    compressing,
     even_stages,
     halved,
+    with_other_rates,
     without_asymmetry,
     without_cache,
     without_cache_in,
@@ -69,7 +71,6 @@ from calc.serving.engines.sglang.cache import (
     HOPPER,
     TokenPool,
     attention_copies,
-    compressing,
     slot_bytes,
 )
 from calc.serving.engines.sglang.options import GUESSING_REQUESTS, SGLangOptions, SpeculativeAlgorithm, guesses
@@ -325,6 +326,7 @@ class SGLang(DraftingEngine):
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         yield from without_pooling(model, self.title)
         yield from without_cache(model)
+        yield from with_other_rates(model, self.title)
         yield from without_cache_in(precision, self.title, "int8", "int4", "fp8_ds_mla")
         yield from self.draft_refusals(model)
         yield from self.division_refusals(model, precision)

@@ -32,7 +32,7 @@ from calc.serving.engines.engine import Engine
 from calc.serving.engines.families import families, unserved
 from calc.serving.engines.launch import Launch, ServerStart, Spelling, combined, degrees, stated
 from calc.serving.engines.loading import FUSED, ExpertPadding, quantized
-from calc.serving.engines.rules import broken_tiles, even_stages, without_cache, without_pooling
+from calc.serving.engines.rules import broken_tiles, even_stages, with_other_rates, without_cache, without_pooling
 from calc.serving.engines.sglang.cache import bits_with_index, slot_bytes
 from calc.serving.engines.sizes import Budget, GPUAtStart, LaidOut, Limits, LoadedWeights
 from calc.serving.engines.tensorrt_llm.options import TensorRTLLMOptions
@@ -154,6 +154,7 @@ class TensorRTLLM(Engine):
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         yield from without_pooling(model, self.title)
         yield from without_cache(model)
+        yield from with_other_rates(model, self.title)
         engine, weights, kv = self.title, precision.weights, precision.kv
         if (family := unserved(self.name, model)) is not None:
             sentence = "{engine}'s PyTorch backend does not serve models of the family {family}."

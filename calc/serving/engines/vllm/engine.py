@@ -43,6 +43,7 @@ from calc.serving.engines.rules import (
     broken_groups,
     broken_tiles,
     even_stages,
+    with_other_rates,
     without_cache,
     without_cache_in,
 )
@@ -204,6 +205,7 @@ class VLLM(DraftingEngine):
 
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         yield from without_cache(model)
+        yield from with_other_rates(model, self.title)
         yield from without_cache_in(precision, self.title)
         yield from unfit_flags(model, self.options)
         yield from unread_gptq(precision, self.options)

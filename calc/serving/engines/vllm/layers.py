@@ -12,10 +12,11 @@ from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
 from calc.model.linear_attention import GatedDeltaNet
-from calc.model.mixers import CompressedAttention, Mixer, Recurrent
+from calc.model.mixers import Mixer, Recurrent
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2, SideConvs
 from calc.serving.engines.families import families
+from calc.serving.engines.rules import compressing
 from calc.serving.engines.vllm.options import VLLMOptions, holds
 
 OWN_FORMAT = families("vllm", "own_cache_format")
@@ -302,7 +303,7 @@ def checkpoint_step(mixer: Recurrent, setting: LayerSetting) -> int | None:
 
 def compressed(rank: Architecture) -> bool:
     """Whether the layers are DeepSeek-V4's."""
-    return any(isinstance(mixer, CompressedAttention) for block in rank.blocks for mixer in block.mixers)
+    return any(compressing(rank.blocks))
 
 
 def attention_kernels(setting: LayerSetting, d_head: int, *, sinks: bool = False) -> Iterator[Kernel]:

@@ -36,6 +36,19 @@ def starts(found, expected):
         assert part in sentence
 
 
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
+@pytest.mark.parametrize(
+    ("picked", "all_read", "refused"), [(12, 128, 12), (4, 512, 512), (4, 10**9, 10**9), (128, 128, 128)]
+)
+def test_attention_that_compresses_at_other_rates_is_refused(engine, picked, all_read, refused):
+    """vLLM `deepseek_v4/compressor.py`: assert compress_ratio in [4, 128], the first of which has an indexer; SGLang
+    `deepseek_v4_memory_pool.py: get_compress_state_ring_size` and TensorRT-LLM `prepare_sparse_mla_topk_lens` alike."""
+    rates = {"compressed_sparse_attention": picked, "heavily_compressed_attention": all_read}
+    config = dict(models()["deepseek-ai/DeepSeek-V4-Flash"].config) | {"compress_rates": rates}
+    with pytest.raises(ConfigError, match=f"{refused:,}"):
+        report(config, engine=ENGINES[engine](), layout=Layout(tp=8), gpus=[gpus()["b200"]])
+
+
 def test_every_reason_is_said_not_the_first_alone():
     """Each is a line of llama.cpp: `--split-mode`, the types of GGUF, those of `--cache-type-k`."""
     question = Question(architecture("Qwen/Qwen3-8B"), Precision(weights="fp8", kv="fp8"), Layout(tp=2, pp=2))
