@@ -2,7 +2,6 @@
 batch and length; and by name: the parts whose sum is the number. A `Course` is a micro-batch on its way through one
 piece of the stage, a `TrainingStage` that and all that is there besides."""
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
@@ -75,11 +74,22 @@ class Moment:
         """Another moment, at which all of this is there too."""
         return Moment(tuple(map(add, self.bytes, other.bytes)), (*self.tensors, *other.tensors), other.phase)
 
+    def counted(self) -> Iterable[Tensors]:
+        """Tensors, those of equal parts of the model together: layers of a kind are in many runs."""
+        parts: dict[object, Tensors] = {}
+        for place, tensors in enumerate(self.tensors):
+            key = place if tensors.profile is None else (tensors.profile, tensors.event)
+            if (known := parts.get(key)) is not None:
+                nbytes = tuple(map(add, known.bytes, tensors.bytes))
+                tensors = known._replace(bytes=nbytes, times=known.times + tensors.times)
+            parts[key] = tensors
+        return parts.values()
+
     @cached_property
     def lines(self) -> dict["Label", Bytes]:
         """Bytes by label, those of equal labels together."""
         lines: dict[Label, Bytes] = {}
-        for tensors in self.tensors:
+        for tensors in self.counted():
             for label, nbytes in tensors.lines():
                 lines[label] = tuple(map(add, lines[label], nbytes)) if label in lines else nbytes
         return lines
@@ -87,15 +97,12 @@ class Moment:
     def by_component(self, units: Bytes) -> dict[TrainingComponent, int]:
         """Bytes of each component for a batch and a length."""
         sizes = dict.fromkeys(get_args(TrainingComponent), 0)
-        parts = defaultdict[tuple[Profile, int], int](int)  # how often each is there: layers of a kind are in many runs
-        for tensors in self.tensors:
+        for tensors in self.counted():
             if tensors.profile is None:
                 sizes[tensors.component] += dot(tensors.bytes, units)
-            else:
-                parts[tensors.profile, tensors.event] += tensors.times
-        for (profile, event), count in parts.items():
-            for component, nbytes in components(profile, event):
-                sizes[component] += count * dot(nbytes, units)
+                continue
+            for component, nbytes in components(tensors.profile, tensors.event):
+                sizes[component] += tensors.times * dot(nbytes, units)
         return sizes
 
 

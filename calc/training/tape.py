@@ -460,6 +460,10 @@ def undominated(tops: Iterable[Top]) -> tuple[Top, ...]:
     """Moments that are the peak for some batch and length."""
     best: list[Top] = []
     for top in sorted(tops, key=lambda top: top.bytes[::-1], reverse=True):
-        if not any(all(map(ge, other.bytes, top.bytes)) for other in best):
+        nbytes = top.bytes
+        for other in best:
+            if all(map(ge, other.bytes, nbytes)):
+                break
+        else:
             best.append(top)
     return tuple(best)
