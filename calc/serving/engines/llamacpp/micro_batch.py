@@ -150,8 +150,8 @@ class MicroBatch:
         self, name: str, *reads: PassTensor, by: str | None = None, over: bool = True, on: int | None = None
     ) -> PassTensor:
         """As many elements as the first source has."""
-        made = self.add(name, 0, *reads, by=by, over=over, on=on)
-        made.rows = reads[0].rows._replace(name=name, scratch=0)
+        made, (_, each, per, window, states, _) = self.add(name, 0, *reads, by=by, over=over, on=on), reads[0].rows
+        made.rows = Rows(name, each, per, window, states)
         return made
 
     def expand(self, *tensors: PassTensor) -> None:
@@ -206,7 +206,7 @@ class MicroBatch:
                 run = behind = len(order)
             for x in foreign:
                 if (x, device) not in copied:
-                    rows, sources = x.rows._replace(scratch=0), (x.whole or x,)
+                    rows, sources = x.rows._replace(scratch=0) if x.rows.scratch else x.rows, (x.whole or x,)
                     there = [PassTensor(rows, sources, device=device, fixed=pipelined) for _ in range(copies)]
                     copied[x, device] = there
                     order.insert(behind, there[0])
@@ -234,7 +234,8 @@ class Schedule(NamedTuple):
     """The steps of a pass, whatever the sizes of its context."""
 
     alignments: tuple[int, ...]  # bytes, of each device, the host last
-    tensors: tuple[Rows, ...]  # those that are placed, by number
+    kinds: tuple[Rows, ...]
+    tensors: tuple[int, ...]  # the kind of each that is placed, by number
     steps: tuple[PassStep, ...]
 
     @classmethod
@@ -243,20 +244,29 @@ class Schedule(NamedTuple):
         numbers, last_read = dict[PassTensor, int](), {x.whole or x: step for step in order for x in step.reads}
         steps = [PassStep(x.device or 0, numbers.setdefault(x, len(numbers)), (), ()) for x in given]
         for step in order:
-            read = [whole for x in step.reads if not (whole := x.whole or x).fixed]
-            last = {numbers[x] for x in read if last_read[x] is step}
-            sources = [x for x in step.reads if x.device == step.device and read.count(x) == 1] if step.over else ()
-            over = [numbers[x] for x in sources if last_read[x] is step]
+            last, over = list[int](), list[int]()
+            for x in step.reads:
+                whole = x.whole or x
+                if last_read[whole] is not step or whole.fixed:
+                    continue
+                number = numbers[whole]
+                if number not in last:
+                    last.append(number)
+                    if step.over and whole is x and x.device == step.device:
+                        over.append(number)
+                elif number in over:  # read twice
+                    over.remove(number)
             if last or not step.fixed:
                 made = None if step.fixed else numbers.setdefault(step, len(numbers))
                 steps.append(PassStep(step.device or 0, made, tuple(over), tuple(last)))
-        kinds = dict[Rows, Rows]()
-        return cls(alignments, tuple(kinds.setdefault(x.rows, x.rows) for x in numbers), tuple(steps))
+        kinds = dict[Rows, int]()
+        tensors = tuple([kinds.setdefault(x.rows, len(kinds)) for x in numbers])
+        return cls(alignments, tuple(kinds), tensors, tuple(steps))
 
     def buffers(self, context: ContextSizes) -> tuple[Buffer, ...]:
         """The buffer of every device, the host's last."""
-        nbytes = {rows: rows.nbytes(context) for rows in set(self.tensors)}
-        sizes = [nbytes[rows] for rows in self.tensors]
+        nbytes = [rows.nbytes(context) for rows in self.kinds]
+        sizes = [nbytes[kind] for kind in self.tensors]
         memory = [DeviceMemory(alignment) for alignment in self.alignments]
         memory_of = [memory[HOST]] * len(sizes)
         for device, made, sources, last in self.steps:
@@ -271,7 +281,7 @@ class Schedule(NamedTuple):
             for source in last:
                 if source != overwritten:
                     memory_of[source].release(source)
-        return tuple(pool.buffer(self.tensors, sizes) for pool in memory)
+        return tuple(pool.buffer([self.kinds[kind].name for kind in self.tensors], sizes) for pool in memory)
 
 
 @dataclass(slots=True)
@@ -314,10 +324,10 @@ class DeviceMemory:
         else:
             gaps.insert(behind, (start, stop))
 
-    def buffer(self, tensors: Sequence[Rows], nbytes: Sequence[int]) -> Buffer:
+    def buffer(self, names: Sequence[str], nbytes: Sequence[int]) -> Buffer:
         sizes: Counter[str] = Counter()
         for tensor in sorted(self.peak, key=self.peak.__getitem__):
-            sizes[tensors[tensor].name] += nbytes[tensor]
+            sizes[names[tensor]] += nbytes[tensor]
         return Buffer(self.size, MappingProxyType(sizes))
 
 
