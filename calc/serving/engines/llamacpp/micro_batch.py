@@ -137,22 +137,24 @@ class MicroBatch:
         on: int | None = None,
         states: int = 0,
     ) -> PassTensor:
-        """So many elements of each row, which may be written `over` a source, and bytes of `states` behind them. What
-        is made `by` a weight is made where that lies; a large operation is the first GPU's even if that is on the
-        host."""
-        if by is not None:
-            on = self.device_of(by)
-            if self.on_cuda and on == HOST and self.context.count(self.per) >= TAKEN_OVER:  # else read where it lies
-                on, reads = 0, (self.weight(by), *reads)
-        return PassTensor(Rows(name, 4 * width, self.per, states=states), reads, over, on)
+        """So many elements of each row, which may be written `over` a source, and bytes of `states` behind them."""
+        return self.made(Rows(name, 4 * width, self.per, None, states), reads, by, over, on)
 
     def same(
         self, name: str, *reads: PassTensor, by: str | None = None, over: bool = True, on: int | None = None
     ) -> PassTensor:
         """As many elements as the first source has."""
-        made, (_, each, per, window, states, _) = self.add(name, 0, *reads, by=by, over=over, on=on), reads[0].rows
-        made.rows = Rows(name, each, per, window, states)
-        return made
+        _, each, per, window, states, _ = reads[0].rows
+        return self.made(Rows(name, each, per, window, states), reads, by, over, on)
+
+    def made(self, rows: Rows, reads: tuple[PassTensor, ...], by: str | None, over: bool, on: int | None) -> PassTensor:
+        """What is made `by` a weight is made where that lies; a large operation is the first GPU's even if that is on
+        the host."""
+        if by is not None:
+            on = self.device_of(by)
+            if on == HOST and self.on_cuda and self.context.count(self.per) >= TAKEN_OVER:  # else read where it lies
+                on, reads = 0, (self.weight(by), *reads)
+        return PassTensor(rows, reads, over, on)
 
     def expand(self, *tensors: PassTensor) -> None:
         """Put tensors into the graph, behind what they are made of (ggml_build_forward_expand)."""
