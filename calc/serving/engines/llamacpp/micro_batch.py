@@ -148,7 +148,7 @@ class MicroBatch:
         return self.made(Rows(name, each, per, window, states), reads, by, over, on)
 
     def made(self, rows: Rows, reads: tuple[PassTensor, ...], by: str | None, over: bool, on: int | None) -> PassTensor:
-        """What is made `by` a weight is made where that lies; a large operation is the first GPU's even if that is on
+        """A tensor that is made `by` a weight where that lies; a large operation is the first GPU's even if that is on
         the host."""
         if by is not None:
             on = self.device_of(by)
