@@ -274,8 +274,10 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> PassTensor:
     """Queries, keys and values of each head, and attention to the cache; the rest projects its result."""
     d, d_v = mixer.d_head, mixer.d_v or mixer.d_head
     packed = b.project(x, "attn_qkv", "queries, keys and values") if b.has("attn_qkv.weight") else None
-    windows = any(window_of(other, b.model) is not None for block in b.model.blocks for other in block.mixers)
-    rotated = bool(b.model.rotary) and not (b.kind in ROTATED_IN_WINDOWS and windows and mixer.window is None)
+    rotated = bool(b.model.rotary)
+    if b.kind in ROTATED_IN_WINDOWS and mixer.window is None:
+        others = [other for block in b.model.blocks for other in block.mixers]
+        rotated = rotated and all(window_of(other, b.model) is None for other in others)
     turned_keys, turned_values = turns(b.context.type_k, d), turns(b.context.type_v, d_v)
     positions, projected = b.input("positions", 4), dict[str, PassTensor]()
     factors = [b.weight(name) for name in b.file.outside if name in COPIED][: reads_factors(b.model, mixer)]

@@ -137,22 +137,24 @@ class MicroBatch:
         on: int | None = None,
         states: int = 0,
     ) -> PassTensor:
-        """So many elements of each row, which may be written `over` a source, and bytes of `states` behind them. What
-        is made `by` a weight is made where that lies; a large operation is the first GPU's even if that is on the
-        host."""
-        if by is not None:
-            on = self.device_of(by)
-            if self.on_cuda and on == HOST and self.context.count(self.per) >= TAKEN_OVER:  # else read where it lies
-                on, reads = 0, (self.weight(by), *reads)
-        return PassTensor(Rows(name, 4 * width, self.per, states=states), reads, over, on)
+        """So many elements of each row, which may be written `over` a source, and bytes of `states` behind them."""
+        return self.made(Rows(name, 4 * width, self.per, None, states), reads, by, over, on)
 
     def same(
         self, name: str, *reads: PassTensor, by: str | None = None, over: bool = True, on: int | None = None
     ) -> PassTensor:
         """As many elements as the first source has."""
-        made = self.add(name, 0, *reads, by=by, over=over, on=on)
-        made.rows = reads[0].rows._replace(name=name, scratch=0)
-        return made
+        _, each, per, window, states, _ = reads[0].rows
+        return self.made(Rows(name, each, per, window, states), reads, by, over, on)
+
+    def made(self, rows: Rows, reads: tuple[PassTensor, ...], by: str | None, over: bool, on: int | None) -> PassTensor:
+        """A tensor that is made `by` a weight where that lies; a large operation is the first GPU's even if that is on
+        the host."""
+        if by is not None:
+            on = self.device_of(by)
+            if on == HOST and self.on_cuda and self.context.count(self.per) >= TAKEN_OVER:  # else read where it lies
+                on, reads = 0, (self.weight(by), *reads)
+        return PassTensor(rows, reads, over, on)
 
     def expand(self, *tensors: PassTensor) -> None:
         """Put tensors into the graph, behind what they are made of (ggml_build_forward_expand)."""
@@ -206,7 +208,7 @@ class MicroBatch:
                 run = behind = len(order)
             for x in foreign:
                 if (x, device) not in copied:
-                    rows, sources = x.rows._replace(scratch=0), (x.whole or x,)
+                    rows, sources = x.rows._replace(scratch=0) if x.rows.scratch else x.rows, (x.whole or x,)
                     there = [PassTensor(rows, sources, device=device, fixed=pipelined) for _ in range(copies)]
                     copied[x, device] = there
                     order.insert(behind, there[0])
@@ -234,7 +236,8 @@ class Schedule(NamedTuple):
     """The steps of a pass, whatever the sizes of its context."""
 
     alignments: tuple[int, ...]  # bytes, of each device, the host last
-    tensors: tuple[Rows, ...]  # those that are placed, by number
+    kinds: tuple[Rows, ...]
+    tensors: tuple[int, ...]  # the kind of each that is placed, by number
     steps: tuple[PassStep, ...]
 
     @classmethod
@@ -243,20 +246,29 @@ class Schedule(NamedTuple):
         numbers, last_read = dict[PassTensor, int](), {x.whole or x: step for step in order for x in step.reads}
         steps = [PassStep(x.device or 0, numbers.setdefault(x, len(numbers)), (), ()) for x in given]
         for step in order:
-            read = [whole for x in step.reads if not (whole := x.whole or x).fixed]
-            last = {numbers[x] for x in read if last_read[x] is step}
-            sources = [x for x in step.reads if x.device == step.device and read.count(x) == 1] if step.over else ()
-            over = [numbers[x] for x in sources if last_read[x] is step]
+            last, over = list[int](), list[int]()
+            for x in step.reads:
+                whole = x.whole or x
+                if last_read[whole] is not step or whole.fixed:
+                    continue
+                number = numbers[whole]
+                if number not in last:
+                    last.append(number)
+                    if step.over and whole is x and x.device == step.device:
+                        over.append(number)
+                elif number in over:  # read twice
+                    over.remove(number)
             if last or not step.fixed:
                 made = None if step.fixed else numbers.setdefault(step, len(numbers))
                 steps.append(PassStep(step.device or 0, made, tuple(over), tuple(last)))
-        kinds = dict[Rows, Rows]()
-        return cls(alignments, tuple(kinds.setdefault(x.rows, x.rows) for x in numbers), tuple(steps))
+        kinds = dict[Rows, int]()
+        tensors = tuple([kinds.setdefault(x.rows, len(kinds)) for x in numbers])
+        return cls(alignments, tuple(kinds), tensors, tuple(steps))
 
     def buffers(self, context: ContextSizes) -> tuple[Buffer, ...]:
         """The buffer of every device, the host's last."""
-        nbytes = {rows: rows.nbytes(context) for rows in set(self.tensors)}
-        sizes = [nbytes[rows] for rows in self.tensors]
+        nbytes = [rows.nbytes(context) for rows in self.kinds]
+        sizes = [nbytes[kind] for kind in self.tensors]
         memory = [DeviceMemory(alignment) for alignment in self.alignments]
         memory_of = [memory[HOST]] * len(sizes)
         for device, made, sources, last in self.steps:
@@ -271,7 +283,7 @@ class Schedule(NamedTuple):
             for source in last:
                 if source != overwritten:
                     memory_of[source].release(source)
-        return tuple(pool.buffer(self.tensors, sizes) for pool in memory)
+        return tuple(pool.buffer([self.kinds[kind].name for kind in self.tensors], sizes) for pool in memory)
 
 
 @dataclass(slots=True)
@@ -314,10 +326,10 @@ class DeviceMemory:
         else:
             gaps.insert(behind, (start, stop))
 
-    def buffer(self, tensors: Sequence[Rows], nbytes: Sequence[int]) -> Buffer:
+    def buffer(self, names: Sequence[str], nbytes: Sequence[int]) -> Buffer:
         sizes: Counter[str] = Counter()
         for tensor in sorted(self.peak, key=self.peak.__getitem__):
-            sizes[tensors[tensor].name] += nbytes[tensor]
+            sizes[names[tensor]] += nbytes[tensor]
         return Buffer(self.size, MappingProxyType(sizes))
 
 

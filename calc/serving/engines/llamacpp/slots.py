@@ -60,6 +60,12 @@ class PlacedModel:
         return tuple(module.block for module in model.prediction) if self.predicting else model.all_blocks
 
     @cached_property
+    def layers_on(self) -> list[tuple[Block, Mapping[int, int]]]:
+        """Numbers of each block's layers, by device."""
+        places = self.placement.layers
+        return [(block, Counter(places[layer] for layer in block.runs_in)) for block in self.blocks]
+
+    @cached_property
     def weights(self) -> Mapping[int, int]:
         """Bytes of weights by device, the host's too."""
         sizes: Counter[int] = Counter()
@@ -116,10 +122,12 @@ class PlacedModel:
         places, on_cuda = self.placement.layers, self.cuda and self.placement.devices > 0
         scanning = [x for x in self.blocks if any(isinstance(m, Mamba | Mamba2 | ShortConv) for m in x.mixers)]
         scans = sorted(layer for block in scanning for layer in block.runs_in)
+        taken_over = on_cuda and context.sequences >= TAKEN_OVER
         for block in self.blocks:
             lacking = on_cuda and not all(has_flash_kernel(mixer, context) for mixer in block.attentions)
-            taken_over = on_cuda and context.sequences >= TAKEN_OVER
-            for layer in block.runs_in if block.attentions else ():
+            if not block.attentions or (not scans and not lacking and HOST not in places):
+                continue
+            for layer in block.runs_in:
                 on_host = places[layer] == HOST
                 if taken_over if on_host else lacking:
                     return True
@@ -140,13 +148,13 @@ class PlacedContext:
     def cache(self) -> Mapping[int, int]:
         """Bytes of the cache by device, the host's too."""
         model, sizes, nbytes = self.model, self.sizes, Counter[int]()
-        for block in model.blocks:
-            places = Counter(model.placement.layers[layer] if sizes.offload_cache else HOST for layer in block.runs_in)
+        for block, on_devices in model.layers_on:
+            places = on_devices if sizes.offload_cache else {HOST: len(block.runs_in)}
             for mixer in block.mixers:
                 for tensor in cache_tensors(model.file.architecture, mixer, sizes):
+                    size = tensor.nbytes(sizes)
                     for place, count in places.items():
-                        size = model.stored(place, tensor.type, tensor.width, tensor.nbytes(sizes))
-                        nbytes[place] += count * size
+                        nbytes[place] += count * model.stored(place, tensor.type, tensor.width, size)
         return nbytes
 
     @cached_property
