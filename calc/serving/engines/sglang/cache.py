@@ -229,10 +229,9 @@ class TokenPool(Pool):
         if self.window is not None and not self.only_windows:
             share = self.window_share
             if requests is not None:  # the window pool is made for so many requests
-                chunk = limits.step_tokens // dp  # `handle_data_parallelism`
                 steps, written = (1, self.page) if guessed is None else (guessed.tokens, 2 * guessed.allocated)
                 each = self.window - 1 + EVICTION * steps + self.page + written
-                cap = requests * each + CHUNKS * chunk + self.page
+                cap = requests * each + CHUNKS * limits.step_tokens + self.page
                 share, self.window = 0.0, None
                 self.window_bytes = [round(up_to(cap, self.page) * passing) for passing in windowed]
         self.cells = [full_bytes + share * passing for full_bytes, passing in zip(full, windowed, strict=True)]

@@ -75,7 +75,7 @@ from calc.serving.engines.sglang.cache import (
 from calc.serving.engines.sglang.options import GUESSING_REQUESTS, SGLangOptions, SpeculativeAlgorithm, guesses
 from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits
 from calc.serving.engines.vllm.rules import SUPPORTED_UNTIL
-from calc.serving.engines.vllm.working_memory import profile_peaks
+from calc.serving.engines.vllm.working_memory import EXPERTS, FEED_FORWARD, OUTPUT_OF_EXPERTS, profile_peaks
 from calc.serving.workload import Workload
 from calc.units import GIB, MIB
 
@@ -455,11 +455,13 @@ class SGLang(DraftingEngine):
         usual = COMPRESSED_REQUESTS if any(compressing(architecture.blocks)) else usual
         sequences = options.max_running_requests or usual
         known = not architecture.recurrent or options.max_running_requests is not None  # states may allow fewer
+        own = max(1, step // copies)  # each copy passes its part of a chunk (`handle_data_parallelism`)
         return Limits(
-            step_tokens=step,
+            step_tokens=own,
+            step_copies=copies,
             sequences=sequences,
             share=options.mem_fraction_static or share,
-            in_flight_tokens=step,
+            in_flight_tokens=own,
             reserved_free=image_buffers(architecture, gpu, options.max_running_requests) if images else 0,
             tables=request_table(-(-sequences // copies), workload.context) if known else 0,
             poll=options.scheduler_recv_interval,
@@ -504,11 +506,25 @@ class SGLang(DraftingEngine):
         )
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
-        """Peaks of a prefill chunk; logits are of the few sequences that it ends."""
+        """Peaks of a prefill chunk; logits are of the few sequences that it ends. Experts get the tokens of all copies
+        of the attention unless an all-to-all backend sends them, and so do dense feed-forwards that all ranks share
+        (`layers/dp_attention.py`: `dp_gather_partial`)."""
         blocks = [write.apply(block) for block in laid_out.stages[stage].blocks]
         hidden, tokens = write.of("hidden", laid_out.rank.hidden), write.of("step_tokens", limits.step_tokens)
-        width = laid_out.precision.activation_bytes
-        return profile_peaks(blocks, hidden, 0, tokens=tokens, sequences=0, width=width, auxiliary=self.auxiliary)
+        copies, groups = limits.step_copies, self.groups(laid_out.whole, laid_out.layout)
+        gathered = {} if self.all_to_all else {EXPERTS: copies, OUTPUT_OF_EXPERTS: copies}
+        if groups is not None and groups.dense > 1:
+            gathered[FEED_FORWARD] = copies
+        return profile_peaks(
+            blocks,
+            hidden,
+            0,
+            tokens=tokens,
+            sequences=0,
+            width=laid_out.precision.activation_bytes,
+            auxiliary=self.auxiliary,
+            gathered=gathered,
+        )
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         graphs = NONE if self.options.disable_cuda_graph else CUDA_GRAPHS
@@ -551,7 +567,7 @@ class SGLang(DraftingEngine):
         """A larger share, then smaller chunks, then both."""
         changes: dict[str, list[object]] = {
             "mem_fraction_static": [SHARE] if limits.share is not None and limits.share < SHARE else [],
-            "chunked_prefill_size": [n for n in STEPS if n < limits.step_tokens],
+            "chunked_prefill_size": [n for n in STEPS if n < limits.stated_step],
         }
         return combined(self.options, changes)
 

@@ -27,7 +27,7 @@ def allocation(model, gpu="h100-sxm", layout=None, weights="bf16", batch=1, cont
     ("gpu", "model", "layout", "options", "chunk", "share"),
     [  # arg_groups/memory_hook.py, handle_gpu_memory_settings, in MiB: 512 + 1.5 a token of a chunk + 128 a GPU + 2 a
         # sequence of the largest decode graph + 8 a prefill graph (MLA: 1,536), of GPUs above 60 GiB at least 10,240;
-        # share = round((total - reserved) / total, 3), total as nvidia-smi prints it
+        # the chunk is divided by the copies after that (parallel_hook.py, handle_data_parallelism); share = round((total - reserved) / total, 3), total as nvidia-smi prints it
         pytest.param("t4", LLAMA, {}, {}, 2048, 0.735, id="15,360: 512 + 3,072 + 128 + 2 x 8 + 8 x 42"),
         pytest.param("l4", LLAMA, {}, {}, 4096, 0.684, id="23,034: 512 + 6,144 + 128 + 2 x 48 + 8 x 50"),
         pytest.param("rtx-4090", LLAMA, {}, {}, 4096, 0.704, id="24,564: the same 7,280"),
@@ -40,11 +40,11 @@ def allocation(model, gpu="h100-sxm", layout=None, weights="bf16", batch=1, cont
         pytest.param("h100-sxm", LLAMA, {"dp": 8}, {}, 8192, 0.83, id="copies of a dense model: as one server"),
         pytest.param("h100-sxm", LLAMA, {"pp": 2}, {}, 8192, 0.834, id="no prefill graphs with stages: 13,568"),
         pytest.param("h200-sxm", V3, {"tp": 8}, {}, 8192, 0.886, id="MLA: 512 + 12,288 + 1,024 + 1,024 + 1,536"),
-        pytest.param("h200-sxm", V3, {"dp": 8, "ep": 8}, {}, 8192, 0.758, id="copies: 16,384 + 512 x 8 x 4.5"),
+        pytest.param("h200-sxm", V3, {"dp": 8, "ep": 8}, {}, 1024, 0.758, id="copies: 16,384 + 512 x 8 x 4.5"),
         # reserve_for_deepep_a2a_mb: 2,048 more than all that, and 1,024 for graphs of prompts, which are of up to 2,048
         # tokens in multiples of 8 (apply_deepep_adjustments): 38 instead of 42
         pytest.param(
-            *("h200-sxm", V3, {"dp": 8, "ep": 8}, {"weights": "fp8", "moe_a2a_backend": "deepep"}, 8192, 0.736),
+            *("h200-sxm", V3, {"dp": 8, "ep": 8}, {"weights": "fp8", "moe_a2a_backend": "deepep"}, 1024, 0.736),
             id="DeepEP: + 3,072",
         ),
         pytest.param(
@@ -53,7 +53,7 @@ def allocation(model, gpu="h100-sxm", layout=None, weights="bf16", batch=1, cont
                 "Qwen/Qwen3-30B-A3B",
                 {"dp": 8, "ep": 8},
                 {"weights": "fp8", "moe_a2a_backend": "deepep"},
-                8192,
+                1024,
                 0.745,
             ),
             id="512 + 12,288 + 1,024 + 1,024 + 18,432 + 8 x 38 + 3,072",
@@ -464,6 +464,49 @@ def test_deepep_runs_fp8_on_hopper_and_blackwell():
     assert "DeepGEMM" in str(refusals("Qwen/Qwen3-30B-A3B", gpu="a100-sxm-80gb", **DEEPEP)[0].message)
     v4 = Precision.of(models()["deepseek-ai/DeepSeek-V4-Flash"].config, None, None)
     assert refusals("deepseek-ai/DeepSeek-V4-Flash", v4, gpu="b200", **DEEPEP) == []
+
+
+@pytest.mark.parametrize(
+    ("model", "runs"),
+    [  # models/: how the embedding and QKVParallelLinear are divided
+        pytest.param("mistralai/Mixtral-8x7B-v0.1", False, id="mixtral.py: over all ranks"),
+        pytest.param("baidu/ERNIE-4.5-21B-A3B-PT", False, id="ernie4.py: no use_attn_tp_group"),
+        pytest.param("allenai/OLMoE-1B-7B-0924", False, id="olmoe.py"),
+        pytest.param("moonshotai/Kimi-Linear-48B-A3B-Instruct", False, id="kimi_linear.py: shard_on_attn_tp=False"),
+        pytest.param("ibm-granite/granite-4.0-h-small", False, id="granitemoehybrid.py"),
+        pytest.param("google/gemma-4-26B-A4B", False, id="gemma4_causal.py: QKVParallelLinear over all ranks"),
+        pytest.param("tencent/Hy3", False, id="hunyuan_v3.py"),
+        pytest.param("moonshotai/Kimi-K3", True, id="kimi_k3.py: get_embedding_tp_kwargs()"),
+        pytest.param("openai/gpt-oss-120b", True, id="gpt_oss.py: use_attn_tp_group"),
+        pytest.param("meta-llama/Llama-4-Scout-17B-16E-Instruct", True, id="llama4.py: use_attn_tp_group"),
+        pytest.param(V3, True, id="deepseek_v2.py: get_embedding_tp_kwargs()"),
+    ],
+)
+def test_families_whose_attention_has_copies(model, runs):
+    """layers/vocab_parallel_embedding.py, `forward`: without use_attn_tp_group rows of tokens that differ from copy to
+    copy are added up over all ranks; dp_attention.py calls the like wrong (`reject_attn_tp_shard_with_tp_reduce`)."""
+    refused = refusals(model, Precision(), Layout(dp=2, ep=2))
+    assert runs == (not [why for why in refused if why.field == "dp" and "copies of the attention" in str(why.message)])
+    assert not [why for why in refusals(model, Precision(), Layout(tp=2)) if why.field == "dp"]
+
+
+def test_a_pass_of_one_of_several_copies():
+    """Bytes of tensors of DeepSeek-V3 in 16 bits on 8 copies. parallel_hook.py, handle_data_parallelism:
+    chunked_prefill_size // attn_dp_size, 8,192 // 8, in attention, whose 128 queries are 192 wide; a dense layer, of
+    18,432 columns over 8 ranks, and 8 experts of 2,048 columns take those of all copies (dp_attention.py,
+    dp_gather_partial; moe_runner/triton_utils/fused_moe.py: num_tokens * topk rows)."""
+    architecture, engine, layout = Architecture.from_config(models()[V3].config), SGLang(), Layout(dp=8, ep=8)
+    serving = Serving.of(architecture, engine, Precision(), layout, Overhead())
+    limits = engine.limits(Workload(), gpus()["h200-sxm"], architecture, layout)
+    assert (limits.step_tokens, limits.stated_step) == (1024, 8192)
+    tensors = [peak.tensors for peak in engine.peaks(serving.laid_out, 0, limits)]
+    expected = {
+        "queries": 2 * 1024 * 128 * 192,
+        "gate and up": 2 * 8192 * 2 * 18_432 // 8,
+        "gate and up of each expert": 2 * 8192 * 8 * 2 * 2048,
+    }
+    assert expected.items() <= {name: nbytes for peak in tensors for name, nbytes in peak.items()}.items()
+    assert {change.get("chunked_prefill_size") for change in engine.remedies(limits, Workload())} >= {4096, 2048, 1024}
 
 
 def test_copies_that_do_not_divide_dense_layers_are_refused():
