@@ -24,6 +24,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
+from calc.model.attention import GQA
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.feedforward import RankGroups
@@ -134,6 +135,8 @@ STREAMED_BATCH, MANY = 512, 400
 """Requests at once up to which all have CUDA graphs there, and from which images get three times the room."""
 UNREAD = families("sglang", "unread_encoder")
 WHOLE_EMBEDDING = families("sglang", "whole_embedding")
+UNDIVIDED_EMBEDDING = families("sglang", "undivided_embedding")
+UNREPEATED = families("sglang", "unrepeated")
 WHOLE_DENSE = families("sglang", "whole_dense")
 HEAD_OF_COPY = families("sglang", "head_of_copy")
 DEEPEP = families("sglang", "deepep")
@@ -219,6 +222,17 @@ def uneven_parts(model: Architecture, precision: Precision, layout: Layout, grou
         elif ranks > layout.tp and wide % ranks:
             sentence = "SGLang divides {n:,} columns of the feed-forward over all {ranks:,} ranks, which is not even."
             yield Refusal(Message(sentence, n=wide, ranks=ranks), "dp", [1])
+
+
+def unrepeated_heads(model: Architecture, layout: Layout) -> Iterator[Refusal]:
+    """Why a class does not divide KV heads, of which it puts none on several ranks."""
+    mixers = (mixer for block in model.blocks for mixer in block.mixers if isinstance(mixer, GQA))
+    counts = {mixer.n_kv for mixer in mixers} if model.model_type in UNREPEATED else set()
+    for count in sorted(count for count in counts if count % layout.tp):
+        sentence = (
+            "SGLang's class of {family} does not repeat KV heads on several ranks: {n:,} do not divide over {tp:,}."
+        )
+        yield Refusal(Message(sentence, family=model.model_type, n=count, tp=layout.tp), "tp")
 
 
 def batches(most: int, *, guesses: bool = False) -> list[int]:
@@ -316,6 +330,8 @@ class SGLang(DraftingEngine):
         yield from broken_groups(model, precision, layout, groups, repeats=True)
         yield from broken_expert_groups(model, precision, layout, smallest_group)
         yield from undivided(self.name, self.title, model, layout)
+        yield from unrepeated_heads(model, layout)
+        yield from self.unspread_tables(model, layout)
         yield from self.undivided_experts(model, layout)
         yield from self.without_copies(model, layout)
         yield from self.unspread_draft(model, layout)
@@ -370,7 +386,9 @@ class SGLang(DraftingEngine):
         return None if groups == RankGroups.of(layout.tp) else groups
 
     def embedding_rows(self, model: Architecture, layout: Layout) -> int:
-        """All of them in some families where the attention has copies, padded to 64."""
+        """All of them in some families, and padded to 64 in some where the attention has copies."""
+        if model.model_type in UNDIVIDED_EMBEDDING:
+            return model.vocab
         if model.model_type in WHOLE_EMBEDDING and attention_copies(model, layout) > 1 and layout.tp > 1:
             return up_to(model.vocab, VOCABULARY)
         return super().embedding_rows(model, layout)
@@ -380,16 +398,25 @@ class SGLang(DraftingEngine):
         return self.options.moe_a2a_backend == "deepep"
 
     def undivided_experts(self, model: Architecture, layout: Layout) -> Iterator[Refusal]:
-        """Why whole experts are not on all ranks alike, as DeepEP has them (`_a2a_ep_size`; `DeepEPBuffer`)."""
+        """Why routed experts are not on all ranks alike (`fused_moe_triton/layer.py`: as many whole ones on each of
+        ep), or not on those that DeepEP has them on (`_a2a_ep_size`; `DeepEPBuffer`)."""
         ranks = layout.tp * layout.dp
-        if not self.all_to_all or not model.experts:
-            return
-        if layout.ep != ranks:
+        if self.all_to_all and model.experts and layout.ep != ranks:
             sentence = "With moe_a2a_backend deepep SGLang spreads the experts over all {ranks:,} ranks of tp times dp."
             yield Refusal(Message(sentence, ranks=ranks), "ep", [ranks])
-        for count in sorted({moe.n_experts for moe in model.experts if moe.n_experts % ranks}):
-            sentence = "DeepEP gives each rank as many experts; {n:,} do not divide over {ranks:,} ranks."
-            yield Refusal(Message(sentence, n=count, ranks=ranks), "moe_a2a_backend", ["none"])
+        for count in sorted({moe.n_experts for moe in model.experts if moe.n_experts % layout.ep}):
+            sentence = "SGLang gives each rank as many routed experts; {n:,} do not divide over {ep:,} ranks."
+            nearest = [ep for ep in range(1, layout.ep) if count % ep == ranks % ep == 0]
+            yield Refusal(Message(sentence, n=count, ep=layout.ep), "ep", nearest[-1:])
+
+    def unspread_tables(self, model: Architecture, layout: Layout) -> Iterator[Refusal]:
+        """Why a model whose layers mix in embeddings of their own is not spread over stages
+        (`models/gemma4_causal.py`)."""
+        if layout.pp == 1 or self.options.disable_cuda_graph:
+            return
+        if any(extra.name.endswith("embed_tokens_per_layer.weight") for extra in model.extras):
+            sentence = "SGLang spreads layers with embeddings of their own over stages (pp) without CUDA graphs alone."
+            yield Refusal(Message(sentence), "pp", [1])
 
     def without_copies(self, model: Architecture, layout: Layout) -> Iterator[Refusal]:
         """Why a head is not divided over the ranks of a copy (`_dp_lm_head_validation`; on one copy the flag has no

@@ -27,7 +27,8 @@ def allocation(model, gpu="h100-sxm", layout=None, weights="bf16", batch=1, cont
     ("gpu", "model", "layout", "options", "chunk", "share"),
     [  # arg_groups/memory_hook.py, handle_gpu_memory_settings, in MiB: 512 + 1.5 a token of a chunk + 128 a GPU + 2 a
         # sequence of the largest decode graph + 8 a prefill graph (MLA: 1,536), of GPUs above 60 GiB at least 10,240;
-        # the chunk is divided by the copies after that (parallel_hook.py, handle_data_parallelism); share = round((total - reserved) / total, 3), total as nvidia-smi prints it
+        # share = round((total - reserved) / total, 3), total as nvidia-smi prints it; parallel_hook.py,
+        # handle_data_parallelism: the chunk is divided by the copies after that
         pytest.param("t4", LLAMA, {}, {}, 2048, 0.735, id="15,360: 512 + 3,072 + 128 + 2 x 8 + 8 x 42"),
         pytest.param("l4", LLAMA, {}, {}, 4096, 0.684, id="23,034: 512 + 6,144 + 128 + 2 x 48 + 8 x 50"),
         pytest.param("rtx-4090", LLAMA, {}, {}, 4096, 0.704, id="24,564: the same 7,280"),
@@ -437,7 +438,9 @@ def test_what_copies_hold_whole_by_flags_is_what_those_of_vllm_hold():
     [
         # overrides.py, _a2a_ep_size; token_dispatcher/deepep.py: `num_experts % group.size() == 0`
         pytest.param(V3, Layout(dp=8), DEEPEP, "spreads the experts over all 8 ranks", id="slices"),
-        pytest.param("Qwen/Qwen3-30B-A3B", Layout(dp=6, ep=6), DEEPEP, "128 do not divide over 6", id="uneven experts"),
+        # fused_moe_triton/layer.py: `assert self._num_global_routed % storage_ep_size == 0`
+        pytest.param("Qwen/Qwen3-30B-A3B", Layout(dp=6, ep=6), {}, "128 do not divide over 6", id="uneven experts"),
+        pytest.param("Qwen/Qwen1.5-MoE-A2.7B", Layout(tp=8, ep=8), {}, "60 do not divide over 8", id="on 8 ranks"),
         # models/gpt_oss.py: NotImplementedError; models/mixtral.py sums over all ranks whatever the backend is
         pytest.param("openai/gpt-oss-120b", None, DEEPEP, "by DeepEP in the family gpt_oss", id="gpt-oss"),
         pytest.param("mistralai/Mixtral-8x7B-v0.1", None, DEEPEP, "by DeepEP in the family mixtral", id="Mixtral"),
@@ -488,6 +491,59 @@ def test_families_whose_attention_has_copies(model, runs):
     refused = refusals(model, Precision(), Layout(dp=2, ep=2))
     assert runs == (not [why for why in refused if why.field == "dp" and "copies of the attention" in str(why.message)])
     assert not [why for why in refusals(model, Precision(), Layout(tp=2)) if why.field == "dp"]
+
+
+@pytest.mark.parametrize(
+    ("model", "tp", "rows"),
+    [  # rows of a table on a rank, by config.json: vocab_size
+        pytest.param("google/gemma-3-27b-it", 2, 262_208, id="gemma3_causal.py: nn.Embedding"),
+        pytest.param("google/gemma-3-27b-it", 8, 262_208, id="on 8 ranks as well"),
+        pytest.param("google/gemma-4-31B-it", 2, 262_144, id="gemma4_causal.py: the same class"),
+        pytest.param("google/gemma-2-27b", 2, 128_000, id="gemma2.py: VocabParallelEmbedding"),
+    ],
+)
+def test_embeddings_that_every_rank_holds_whole(model, tp, rows):
+    """gemma3_causal.py: `lm_head = self.model.embed_tokens` where the two are tied."""
+    tables = SGLang().rank(Architecture.from_config(models()[model].config), Layout(tp=tp)).tensors()
+    assert [tensor.shape[0] for tensor in tables if tensor.component in ("embedding", "lm_head")] == [rows]
+
+
+@pytest.mark.parametrize(
+    ("config", "layout", "said"),
+    [
+        pytest.param("HuggingFaceTB/SmolLM3-3B", Layout(tp=4), None, id="4 KV heads on 4 ranks"),
+        pytest.param("HuggingFaceTB/SmolLM3-3B", Layout(tp=8), "4 do not divide over 8", id="and on 8"),
+        pytest.param("meta-llama/Llama-3.1-8B", Layout(tp=16), None, id="llama.py repeats 8 KV heads"),
+        pytest.param(
+            {"model_type": "nemotron"}, Layout(tp=2), "tensor-parallel ranks (tp)", id="no base_model_tp_plan"
+        ),
+        pytest.param({"model_type": "nemotron"}, Layout(pp=2), "pipeline stages (pp)", id="no base_model_pp_plan"),
+        pytest.param({"model_type": "nanochat"}, Layout(pp=2), "pipeline stages (pp)", id="one for ranks alone"),
+        pytest.param({"model_type": "nanochat"}, Layout(tp=2), None, id="ranks"),
+        pytest.param({"model_type": "smollm3"}, Layout(pp=2), None, id="both"),
+        pytest.param({"model_type": "phi3small"}, Layout(tp=16), "8 do not divide over 16", id="phi3_small.py: assert"),
+    ],
+)
+def test_layouts_that_a_class_does_not_divide(config, layout, said):
+    """models/transformers.py: `divide(num_kv_heads, tp_size)`; ValueErrors "does not support tensor parallel yet!" and
+    "does not support pipeline parallel yet!", by the configs of transformers 5.19, which 0.5.23 installs."""
+    architecture = Architecture.from_config(models()[config].config if isinstance(config, str) else config)
+    refused = [str(refusal.message) for refusal in SGLang().layout_refusals(architecture, Precision(), layout)]
+    assert refused == [] if said is None else any(said in message for message in refused)
+
+
+def test_embeddings_of_layers_are_on_one_stage_where_there_are_graphs():
+    """gemma4_causal.py, ValueError: "Pipeline parallelism is currently incompatible with per-layer-input (PLE)
+    embeddings under CUDA graph", where hidden_size_per_layer_input is not 0: 256 by default, as in Gemma 4 E4B."""
+    config = {"model_type": "gemma4_text"}
+
+    def refused(config, **flags):
+        architecture = Architecture.from_config(config)
+        engine = SGLang(SGLangOptions(**flags))
+        return [why.field for why in engine.layout_refusals(architecture, Precision(), Layout(pp=2))]
+
+    assert refused(config) == ["pp"]
+    assert refused(config, disable_cuda_graph=True) == refused(config | {"hidden_size_per_layer_input": 0}) == []
 
 
 def test_a_pass_of_one_of_several_copies():
