@@ -31,6 +31,7 @@ from calc.serving.engines.families import families
 from calc.serving.engines.loading import up_to
 from calc.serving.engines.sglang.options import GUESSING_REQUESTS, SGLangOptions, StateStrategy, guesses
 from calc.serving.engines.sizes import LaidOut, Limits
+from calc.serving.engines.vllm.layers import capability
 from calc.serving.kv_cache import growth, token_bits
 
 COMPRESSED_REQUESTS = 256
@@ -114,6 +115,17 @@ def page_size(architecture: Architecture, gpu: GPU, options: SGLangOptions) -> i
     if model_type in GENERAL:
         return stated or 1
     return stated if stated in (16, 32, 64, 128) else 64
+
+
+FP8_ON_BLACKWELL = families("sglang", "fp8_on_blackwell")
+
+
+def stored_cache(architecture: Architecture, kv: CacheFormat, gpu: GPU) -> CacheFormat:
+    """Format of the cache where a flag states `kv`, or none does, which 16 bits stand for: fp8 of sparse attention from
+    compute capability 10.0 on (`arg_groups/overrides.py: _dsa_kv_cache_dtype_default`)."""
+    cuda = capability(gpu)
+    usual = architecture.model_type not in FP8_ON_BLACKWELL or kv not in ("bf16", "fp16")
+    return kv if usual or cuda is None or cuda < (10, 0) else "fp8"
 
 
 def bits_with_index(mixer: Mixer, kv: CacheFormat) -> int:
@@ -204,7 +216,8 @@ class TokenPool(Pool):
         ]
         self.page = page_size(laid_out.whole, gpu, options)
         self.window_share = options.swa_full_tokens_ratio or (0.1 if model_type in FEW else 0.8)
-        bits = [growth(blocks, laid_out.precision.kv, partial(cached_bits, gpu=gpu)) for blocks in stages]
+        kv = stored_cache(laid_out.whole, laid_out.precision.kv, gpu)
+        bits = [growth(blocks, kv, partial(cached_bits, gpu=gpu)) for blocks in stages]
         windows = {window for stage in bits for window in stage if window is not None and stage[window]}
         self.window = max(windows, default=None) if model_type in WINDOWED else None
         full = [stage.get(None, 0) / 8 for stage in bits]

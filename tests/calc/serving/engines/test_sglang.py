@@ -7,6 +7,7 @@ from calc.hardware.overhead import HIGH, LOW, MIDDLE
 from calc.serving.engines import ENGINES
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.rules import Question
+from calc.serving.engines.sglang.cache import stored_cache
 from calc.serving.engines.sglang.engine import SGLang, batches, unserved_family
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.memory import Serving
@@ -530,6 +531,19 @@ def test_layouts_that_a_class_does_not_divide(config, layout, said):
     architecture = Architecture.from_config(models()[config].config if isinstance(config, str) else config)
     refused = [str(refusal.message) for refusal in SGLang().layout_refusals(architecture, Precision(), layout)]
     assert refused == [] if said is None else any(said in message for message in refused)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "kv", "stored"),
+    [
+        *(("b200", "bf16", "fp8"), ("rtx-5090", "bf16", "fp8"), ("h200-sxm", "bf16", "bf16")),
+        *(("h200-sxm", "fp8", "fp8"), ("mi300x", "bf16", "bf16")),
+    ],
+)
+def test_the_cache_of_sparse_attention(gpu, kv, stored):
+    """overrides.py, _dsa_kv_cache_dtype_default: fp8_e4m3 where `major >= 10`, else bfloat16, where the flag is auto."""
+    architecture = Architecture.from_config(models()["zai-org/GLM-5.1"].config)
+    assert stored_cache(architecture, kv, gpus()[gpu]) == stored
 
 
 def test_embeddings_of_layers_are_on_one_stage_where_there_are_graphs():
