@@ -376,8 +376,11 @@ def test_families_on_pipeline_stages(engine, model, runs):
     assert "pp" not in [field for _, field in said(engine, Question(architecture(model), Precision(), Layout(tp=2)))]
 
 
-def test_a_family_on_one_rank():
-    """vLLM 0.33: "Dory currently supports tensor_parallel_size=1 only" (`model_executor/models/dory.py`)."""
-    dory = Architecture.from_config({"model_type": "dory"})
-    assert "tp" in [field for _, field in said("vllm", Question(dory, Precision(), Layout(tp=2)))]
-    assert "tp" not in [field for _, field in said("vllm", Question(dory, Precision(), Layout()))]
+@pytest.mark.parametrize(("engine", "family"), [("vllm", "dory"), ("sglang", "jetmoe"), ("sglang", "nemotron")])
+def test_a_family_on_one_rank(engine, family):
+    """vLLM 0.33: "Dory currently supports tensor_parallel_size=1 only" (`model_executor/models/dory.py`); SGLang runs
+    JetMoE and Nemotron by transformers' code, which "does not support tensor parallel yet" (`models/transformers.py`).
+    """
+    model = Architecture.from_config({"model_type": family})
+    assert "tp" in [field for _, field in said(engine, Question(model, Precision(), Layout(tp=2)))]
+    assert "tp" not in [field for _, field in said(engine, Question(model, Precision(), Layout()))]

@@ -541,7 +541,7 @@ def test_layouts_that_a_class_does_not_divide(config, layout, said):
     ],
 )
 def test_the_cache_of_sparse_attention(gpu, kv, stored):
-    """overrides.py, _dsa_kv_cache_dtype_default: fp8_e4m3 where `major >= 10`, else bfloat16, where the flag is auto."""
+    """overrides.py, _dsa_kv_cache_dtype_default: fp8_e4m3 where `major >= 10`, else bfloat16, if the flag is auto."""
     architecture = Architecture.from_config(models()["zai-org/GLM-5.1"].config)
     assert stored_cache(architecture, kv, gpus()[gpu]) == stored
 
