@@ -24,7 +24,6 @@ from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-from calc.model.attention import GQA
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
 from calc.model.feedforward import RankGroups
@@ -226,8 +225,8 @@ def uneven_parts(model: Architecture, precision: Precision, layout: Layout, grou
 
 def unrepeated_heads(model: Architecture, layout: Layout) -> Iterator[Refusal]:
     """Why a class does not divide KV heads, of which it puts none on several ranks."""
-    mixers = (mixer for block in model.blocks for mixer in block.mixers if isinstance(mixer, GQA))
-    counts = {mixer.n_kv for mixer in mixers} if model.model_type in UNREPEATED else set()
+    mixers = (mixer for block in model.blocks for mixer in block.attentions if not mixer.absorbs)
+    counts = {mixer.cached_heads for mixer in mixers} if model.model_type in UNREPEATED else set()
     for count in sorted(count for count in counts if count % layout.tp):
         sentence = (
             "SGLang's class of {family} does not repeat KV heads on several ranks: {n:,} do not divide over {tp:,}."
