@@ -459,7 +459,7 @@ class Course:
         self.first, self.last = piece.start == 0, piece.stop == self.rank.num_layers
         self.runs = list(self._runs(blocks_within(self.rank, piece)))
         self.sharded = Sharded(self.runs, layout, root_stays=root_stays) if self.by_fsdp else None
-        self.largest_unit = max(map(self.gathered, self.units))
+        self.largest_unit = max(map(self.gathered, self.units), default=0)
         """Bytes of the largest unit's weights as they are multiplied."""
         rest, compute = passes.settings.rest, passes.settings.compute
         mixers = [mixer for block in self.rank.all_blocks for mixer in block.mixers]

@@ -560,7 +560,8 @@ def kto_head(t: Modules, x: Tracked) -> Tracked:
 
 def cached(t: Modules) -> Tracked:
     """Keys and values of all layers, which the model returns where use_cache is not turned off."""
-    columns = sum(len(block.layers) * mixer.cached_elements() for block in t.model.blocks for mixer in block.mixers)
+    kept = ((mixer, len(block.runs_in)) for block in t.model.all_blocks for mixer in block.mixers)
+    columns = sum(layers * mixer.cached_elements() for mixer, layers in kept)
     return t.new("keys and values of all layers", columns, t.settings.compute)
 
 

@@ -69,7 +69,7 @@ def rounded(nbytes: int) -> int:
 
 def moe_of(tensor: Tensor, rank: Architecture) -> MoE:
     """The feed-forward that a tensor of routed experts belongs to."""
-    blocks = (*rank.blocks, *(module.block for module in rank.prediction))
+    blocks = (*rank.all_blocks, *(module.block for module in rank.prediction))
     return next(block.moe for block in blocks if block.moe is not None and tensor.layers[0] in block.layers)
 
 

@@ -344,7 +344,8 @@ class Rules(StartedEngine):
             yield Refusal(
                 Message("{format} is a format of MLX, which alone reads it.", format=precision.weights), "weights"
             )
-        if precision.kv == "fp8_ds_mla" and not any(mixer.absorbs for block in model.blocks for mixer in block.mixers):
+        mixers = (mixer for block in model.all_blocks for mixer in block.mixers)
+        if precision.kv == "fp8_ds_mla" and not any(mixer.absorbs for mixer in mixers):
             sentence = "fp8_ds_mla stores the latent of MLA, which this model does not have; fp8 does."
             yield Refusal(Message(sentence), "kv", ["fp8"])
 

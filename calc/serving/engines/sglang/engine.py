@@ -432,7 +432,8 @@ class SGLang(DraftingEngine):
     def division_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
         """Why a model's dense feed-forwards are not left whole, or its tokens not sent to experts."""
         options, family = self.options, model.model_type
-        if options.moe_dense_tp_size is not None and family not in WHOLE_DENSE and any(b.dense for b in model.blocks):
+        dense = any(block.dense for block in model.all_blocks)
+        if options.moe_dense_tp_size is not None and family not in WHOLE_DENSE and dense:
             sentence = "SGLang divides the dense feed-forwards of the family {family} over all ranks."
             yield Refusal(Message(sentence, family=family), "moe_dense_tp_size")
         if not self.all_to_all:

@@ -128,7 +128,7 @@ def surroundings(model: Architecture, prompt: Pass) -> Elements:
         fp32 = model.kernels.rotation in ("fp32", "fp32_spread")
         tensors["cosines and sines"] = 2 * (4 if fp32 else prompt.width) * rotated_channels(model) * prompt.length
     if prompt.eager:  # a mask for each window, of one head
-        masks = len({mixer.window for block in model.blocks for mixer in block.attentions})
+        masks = len({mixer.window for block in model.all_blocks for mixer in block.attentions})
         tensors["masks"] = prompt.width * prompt.tokens * prompt.length * masks
     return tensors
 

@@ -1,5 +1,6 @@
 """What weights take once an engine has loaded them: start-up logs, source code, and laws."""
 
+from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
 
@@ -8,7 +9,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from calc import Architecture, Layout, Overhead, Precision
+from calc import Architecture, ConfigError, Layout, Overhead, Precision, report
+from calc.families.family_table import FAMILIES
 from calc.formats import FORMATS
 from calc.formats.format_names import MLX_FORMATS
 from calc.hardware.division import divides
@@ -21,6 +23,7 @@ from calc.serving.memory import Serving
 from calc.units import GIB, MIB
 from presets import gpus, models
 from tests import CHECKPOINT_ENGINES
+from tests.cases import in_one_test
 from tests.structures import architectures, generating, staged
 
 LOGS = "github.com/vllm-project/vllm/issues"
@@ -260,3 +263,17 @@ def test_slots_for_adapters_as_logged():
 def test_adapters_that_are_not_enabled():
     with pytest.raises(ValidationError, match="max_loras has no effect without enable_lora"):
         ENGINES["vllm"].options_type(max_loras=4)
+
+
+@in_one_test("family", sorted(FAMILIES))
+def test_every_family_is_weighed(family):
+    """By the defaults of its class, in 4 bits, where these make a model that transformers runs so."""
+    with suppress(ConfigError):
+        config = {"model_type": family}
+        for weights in ("int4", "mxfp4"):
+            report(
+                config,
+                engine=ENGINES["transformers"](),
+                precision=Precision(weights=weights),
+                gpus=[gpus()["h100-sxm"]],
+            )
