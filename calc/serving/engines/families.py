@@ -35,7 +35,8 @@ def class_family(model: Architecture) -> str:
 
 
 def undivided(engine: str, title: str, model: Architecture, layout: Layout) -> Iterator[Refusal]:
-    """Why an engine's class of a model does not run on several pipeline stages, or tensor-parallel ranks."""
+    """Why an engine's class of a model does not run on several pipeline stages, tensor-parallel ranks, or copies of its
+    attention."""
     rules, family = FAMILIES[engine], class_family(model)
     if layout.pp > 1 and family in rules.get("one_stage", ()):
         sentence = "{engine}'s class of {family} does not run on pipeline stages (pp)."
@@ -43,6 +44,9 @@ def undivided(engine: str, title: str, model: Architecture, layout: Layout) -> I
     if layout.tp > 1 and family in rules.get("one_rank", ()):
         sentence = "{engine}'s class of {family} does not divide over tensor-parallel ranks (tp)."
         yield Refusal(Message(sentence, engine=title, family=family), "tp", [1])
+    if layout.dp > 1 and model.experts and family in rules.get("one_copy", ()):
+        sentence = "{engine}'s class of {family} does not run with copies of the attention (dp)."
+        yield Refusal(Message(sentence, engine=title, family=family), "dp", [1])
 
 
 def unserved(engine: str, model: Architecture) -> str | None:

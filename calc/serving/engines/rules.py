@@ -312,7 +312,7 @@ class Rules(StartedEngine):
     def rank(self, model: Architecture, layout: Layout) -> Architecture:
         """One rank's part of a model."""
         groups = self.groups(model, layout)
-        head_rows = None if groups is None else self.vocabulary(model.vocab, groups.head)
+        head_rows = self.vocabulary(model.vocab, layout.tp if groups is None else groups.head)
         return layout.rank(model, self.embedding_rows(model, layout), groups, head_rows)
 
     def all_to_all(self, layout: Layout) -> bool:

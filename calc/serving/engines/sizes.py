@@ -40,6 +40,13 @@ class Limits:
     """Bytes of what is not set aside that tables of the requests take."""
     poll: int = 1
     """Decode steps between looks for new requests."""
+    step_copies: int = 1
+    """Copies of the attention that share the tokens that a flag states for the largest forward pass."""
+
+    @property
+    def stated_step(self) -> int:
+        """Tokens of the largest forward pass as the engine's flag states them."""
+        return self.step_tokens * self.step_copies
 
 
 class GPUAtStart(NamedTuple):

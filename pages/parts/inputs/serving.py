@@ -79,7 +79,7 @@ def defaults(answer: Answer) -> Mapping[str, Any]:
         return {}
     limits = started.limits(choice.workload, answer.scenario.first_gpu(), architecture, choice.layout)
     named = {
-        started.step_option: limits.step_tokens,
+        started.step_option: limits.stated_step,
         started.sequences_option: limits.sequences,
         started.share_option: limits.share,
     }

@@ -32,6 +32,7 @@ from calc.serving.engines.loading import up_to
 from calc.serving.engines.rules import compressing
 from calc.serving.engines.sglang.options import GUESSING_REQUESTS, SGLangOptions, StateStrategy, guesses
 from calc.serving.engines.sizes import LaidOut, Limits
+from calc.serving.engines.vllm.layers import capability
 from calc.serving.kv_cache import growth, token_bits
 
 COMPRESSED_REQUESTS = 256
@@ -107,6 +108,17 @@ def page_size(architecture: Architecture, gpu: GPU, options: SGLangOptions) -> i
     if model_type in GENERAL:
         return stated or 1
     return stated if stated in (16, 32, 64, 128) else 64
+
+
+FP8_ON_BLACKWELL = families("sglang", "fp8_on_blackwell")
+
+
+def stored_cache(architecture: Architecture, kv: CacheFormat, gpu: GPU) -> CacheFormat:
+    """Format of the cache where a flag states `kv`, or none does, which 16 bits stand for: fp8 of sparse attention from
+    compute capability 10.0 on (`arg_groups/overrides.py: _dsa_kv_cache_dtype_default`)."""
+    cuda = capability(gpu)
+    usual = architecture.model_type not in FP8_ON_BLACKWELL or kv not in ("bf16", "fp16")
+    return kv if usual or cuda is None or cuda < (10, 0) else "fp8"
 
 
 def bits_with_index(mixer: Mixer, kv: CacheFormat) -> int:
@@ -197,7 +209,8 @@ class TokenPool(Pool):
         ]
         self.page = page_size(laid_out.whole, gpu, options)
         self.window_share = options.swa_full_tokens_ratio or (0.1 if model_type in FEW else 0.8)
-        bits = [growth(blocks, laid_out.precision.kv, partial(cached_bits, gpu=gpu)) for blocks in stages]
+        kv = stored_cache(laid_out.whole, laid_out.precision.kv, gpu)
+        bits = [growth(blocks, kv, partial(cached_bits, gpu=gpu)) for blocks in stages]
         windows = {window for stage in bits for window in stage if window is not None and stage[window]}
         self.window = max(windows, default=None) if model_type in WINDOWED else None
         full = [stage.get(None, 0) / 8 for stage in bits]
@@ -222,10 +235,9 @@ class TokenPool(Pool):
         if self.window is not None and not self.only_windows:
             share = self.window_share
             if requests is not None:  # the window pool is made for so many requests
-                chunk = limits.step_tokens // dp  # `handle_data_parallelism`
                 steps, written = (1, self.page) if guessed is None else (guessed.tokens, 2 * guessed.allocated)
                 each = self.window - 1 + EVICTION * steps + self.page + written
-                cap = requests * each + CHUNKS * chunk + self.page
+                cap = requests * each + CHUNKS * limits.step_tokens + self.page
                 share, self.window = 0.0, None
                 self.window_bytes = [round(up_to(cap, self.page) * passing) for passing in windowed]
         self.cells = [full_bytes + share * passing for full_bytes, passing in zip(full, windowed, strict=True)]

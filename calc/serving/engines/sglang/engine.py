@@ -76,7 +76,7 @@ from calc.serving.engines.sglang.cache import (
 from calc.serving.engines.sglang.options import GUESSING_REQUESTS, SGLangOptions, SpeculativeAlgorithm, guesses
 from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits
 from calc.serving.engines.vllm.rules import SUPPORTED_UNTIL
-from calc.serving.engines.vllm.working_memory import profile_peaks
+from calc.serving.engines.vllm.working_memory import EXPERTS, FEED_FORWARD, OUTPUT_OF_EXPERTS, profile_peaks
 from calc.serving.workload import Workload
 from calc.units import GIB, MIB
 
@@ -135,6 +135,8 @@ STREAMED_BATCH, MANY = 512, 400
 """Requests at once up to which all have CUDA graphs there, and from which images get three times the room."""
 UNREAD = families("sglang", "unread_encoder")
 WHOLE_EMBEDDING = families("sglang", "whole_embedding")
+UNDIVIDED_EMBEDDING = families("sglang", "undivided_embedding")
+UNREPEATED = families("sglang", "unrepeated")
 WHOLE_DENSE = families("sglang", "whole_dense")
 HEAD_OF_COPY = families("sglang", "head_of_copy")
 DEEPEP = families("sglang", "deepep")
@@ -220,6 +222,17 @@ def uneven_parts(model: Architecture, precision: Precision, layout: Layout, grou
         elif ranks > layout.tp and wide % ranks:
             sentence = "SGLang divides {n:,} columns of the feed-forward over all {ranks:,} ranks, which is not even."
             yield Refusal(Message(sentence, n=wide, ranks=ranks), "dp", [1])
+
+
+def unrepeated_heads(model: Architecture, layout: Layout) -> Iterator[Refusal]:
+    """Why a class does not divide KV heads, of which it puts none on several ranks."""
+    mixers = (mixer for block in model.blocks for mixer in block.attentions if not mixer.absorbs)
+    counts = {mixer.cached_heads for mixer in mixers} if model.model_type in UNREPEATED else set()
+    for count in sorted(count for count in counts if count % layout.tp):
+        sentence = (
+            "SGLang's class of {family} does not repeat KV heads on several ranks: {n:,} do not divide over {tp:,}."
+        )
+        yield Refusal(Message(sentence, family=model.model_type, n=count, tp=layout.tp), "tp")
 
 
 def batches(most: int, *, guesses: bool = False) -> list[int]:
@@ -317,6 +330,8 @@ class SGLang(DraftingEngine):
         yield from broken_groups(model, precision, layout, groups, repeats=True)
         yield from broken_expert_groups(model, precision, layout, smallest_group)
         yield from undivided(self.name, self.title, model, layout)
+        yield from unrepeated_heads(model, layout)
+        yield from self.unspread_tables(model, layout)
         yield from self.undivided_experts(model, layout)
         yield from self.without_copies(model, layout)
         yield from self.unspread_draft(model, layout)
@@ -372,7 +387,9 @@ class SGLang(DraftingEngine):
         return None if groups == RankGroups.of(layout.tp) else groups
 
     def embedding_rows(self, model: Architecture, layout: Layout) -> int:
-        """All of them in some families where the attention has copies, padded to 64."""
+        """All of them in some families, and padded to 64 in some where the attention has copies."""
+        if model.model_type in UNDIVIDED_EMBEDDING:
+            return model.vocab
         if model.model_type in WHOLE_EMBEDDING and attention_copies(model, layout) > 1 and layout.tp > 1:
             return up_to(model.vocab, VOCABULARY)
         return super().embedding_rows(model, layout)
@@ -385,16 +402,25 @@ class SGLang(DraftingEngine):
         return self.deepep
 
     def undivided_experts(self, model: Architecture, layout: Layout) -> Iterator[Refusal]:
-        """Why whole experts are not on all ranks alike, as DeepEP has them (`_a2a_ep_size`; `DeepEPBuffer`)."""
+        """Why routed experts are not on all ranks alike (`fused_moe_triton/layer.py`: as many whole ones on each of
+        ep), or not on those that DeepEP has them on (`_a2a_ep_size`; `DeepEPBuffer`)."""
         ranks = layout.tp * layout.dp
-        if not self.deepep or not model.experts:
-            return
-        if layout.ep != ranks:
+        if self.deepep and model.experts and layout.ep != ranks:
             sentence = "With moe_a2a_backend deepep SGLang spreads the experts over all {ranks:,} ranks of tp times dp."
             yield Refusal(Message(sentence, ranks=ranks), "ep", [ranks])
-        for count in sorted({moe.n_experts for moe in model.experts if moe.n_experts % ranks}):
-            sentence = "DeepEP gives each rank as many experts; {n:,} do not divide over {ranks:,} ranks."
-            yield Refusal(Message(sentence, n=count, ranks=ranks), "moe_a2a_backend", ["none"])
+        for count in sorted({moe.n_experts for moe in model.experts if moe.n_experts % layout.ep}):
+            sentence = "SGLang gives each rank as many routed experts; {n:,} do not divide over {ep:,} ranks."
+            nearest = [ep for ep in range(1, layout.ep) if count % ep == ranks % ep == 0]
+            yield Refusal(Message(sentence, n=count, ep=layout.ep), "ep", nearest[-1:])
+
+    def unspread_tables(self, model: Architecture, layout: Layout) -> Iterator[Refusal]:
+        """Why a model whose layers mix in embeddings of their own is not spread over stages
+        (`models/gemma4_causal.py`)."""
+        if layout.pp == 1 or self.options.disable_cuda_graph:
+            return
+        if any(extra.name.endswith("embed_tokens_per_layer.weight") for extra in model.extras):
+            sentence = "SGLang spreads layers with embeddings of their own over stages (pp) without CUDA graphs alone."
+            yield Refusal(Message(sentence), "pp", [1])
 
     def without_copies(self, model: Architecture, layout: Layout) -> Iterator[Refusal]:
         """Why a head is not divided over the ranks of a copy (`_dp_lm_head_validation`; on one copy the flag has no
@@ -461,11 +487,13 @@ class SGLang(DraftingEngine):
         usual = COMPRESSED_REQUESTS if any(compressing(architecture.blocks)) else usual
         sequences = options.max_running_requests or usual
         known = not architecture.recurrent or options.max_running_requests is not None  # states may allow fewer
+        own = max(1, step // copies)  # each copy passes its part of a chunk (`handle_data_parallelism`)
         return Limits(
-            step_tokens=step,
+            step_tokens=own,
+            step_copies=copies,
             sequences=sequences,
             share=options.mem_fraction_static or share,
-            in_flight_tokens=step,
+            in_flight_tokens=own,
             reserved_free=image_buffers(architecture, gpu, options.max_running_requests) if images else 0,
             tables=request_table(-(-sequences // copies), workload.context) if known else 0,
             poll=options.scheduler_recv_interval,
@@ -510,11 +538,25 @@ class SGLang(DraftingEngine):
         )
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
-        """Peaks of a prefill chunk; logits are of the few sequences that it ends."""
+        """Peaks of a prefill chunk; logits are of the few sequences that it ends. Experts get the tokens of all copies
+        of the attention unless an all-to-all backend sends them, and so do dense feed-forwards that all ranks share
+        (`layers/dp_attention.py`: `dp_gather_partial`)."""
         blocks = [write.apply(block) for block in laid_out.stages[stage].blocks]
         hidden, tokens = write.of("hidden", laid_out.rank.hidden), write.of("step_tokens", limits.step_tokens)
-        width = laid_out.precision.activation_bytes
-        return profile_peaks(blocks, hidden, 0, tokens=tokens, sequences=0, width=width, auxiliary=self.auxiliary)
+        copies, groups = limits.step_copies, self.groups(laid_out.whole, laid_out.layout)
+        gathered = {} if self.deepep else {EXPERTS: copies, OUTPUT_OF_EXPERTS: copies}
+        if groups is not None and groups.dense > 1:
+            gathered[FEED_FORWARD] = copies
+        return profile_peaks(
+            blocks,
+            hidden,
+            0,
+            tokens=tokens,
+            sequences=0,
+            width=laid_out.precision.activation_bytes,
+            auxiliary=self.auxiliary,
+            gathered=gathered,
+        )
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         graphs = NONE if self.options.disable_cuda_graph else CUDA_GRAPHS
@@ -557,7 +599,7 @@ class SGLang(DraftingEngine):
         """A larger share, then smaller chunks, then both."""
         changes: dict[str, list[object]] = {
             "mem_fraction_static": [SHARE] if limits.share is not None and limits.share < SHARE else [],
-            "chunked_prefill_size": [n for n in STEPS if n < limits.step_tokens],
+            "chunked_prefill_size": [n for n in STEPS if n < limits.stated_step],
         }
         return combined(self.options, changes)
 

@@ -77,10 +77,12 @@ def profile_peaks(
     auxiliary: int = 0,
     encoder_bytes: Any = 0,
     encoder: Mapping[str, Any] = MappingProxyType({}),
+    gathered: Mapping[Message, int] = MappingProxyType({}),
 ) -> list[Peak]:
     """The moments of the run on one rank. `vocab` is 0 on stages that do not sample; else all its logits are gathered
-    on every rank. States of so many auxiliary layers stay for a draft. The largest images or video pass the encoder
-    before, where `encoder` is alive; `encoder_bytes` of them stay, as does what the sampler keeps."""
+    on every rank. Parts in `gathered` take the tokens of so many copies of the attention. States of so many auxiliary
+    layers stay for a draft. The largest images or video pass the encoder before, where `encoder` is alive;
+    `encoder_bytes` of them stay, as does what the sampler keeps."""
     counts = sequences * vocab if sampler.counts else 0
     states = {COUNTS_SAVED: sampler.counts * counts, MASKS_SAVED: counts // MASKS} if counts else {}
     images = {"kept of images": encoder_bytes} if encoder_bytes else {}
@@ -90,7 +92,8 @@ def profile_peaks(
             tensors = {"input, residual and output": 3 * hidden} | elements
             if auxiliary:
                 tensors["states for the draft"] = auxiliary * hidden
-            peaks.append(Peak(what, {name: width * tokens * size for name, size in tensors.items()} | images | states))
+            passed = tokens * gathered[what] if what in gathered else tokens
+            peaks.append(Peak(what, {name: width * passed * size for name, size in tensors.items()} | images | states))
     if vocab:
         logits = {"logits, their copies and what sampling takes": sampler.peak * sequences * vocab}
         peaks.append(Peak(SAMPLING, logits | images | states))

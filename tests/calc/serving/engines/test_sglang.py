@@ -7,6 +7,7 @@ from calc.hardware.overhead import HIGH, LOW, MIDDLE
 from calc.serving.engines import ENGINES
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.rules import Question
+from calc.serving.engines.sglang.cache import stored_cache
 from calc.serving.engines.sglang.engine import SGLang, batches, unserved_family
 from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.memory import Serving
@@ -27,7 +28,8 @@ def allocation(model, gpu="h100-sxm", layout=None, weights="bf16", batch=1, cont
     ("gpu", "model", "layout", "options", "chunk", "share"),
     [  # arg_groups/memory_hook.py, handle_gpu_memory_settings, in MiB: 512 + 1.5 a token of a chunk + 128 a GPU + 2 a
         # sequence of the largest decode graph + 8 a prefill graph (MLA: 1,536), of GPUs above 60 GiB at least 10,240;
-        # share = round((total - reserved) / total, 3), total as nvidia-smi prints it
+        # share = round((total - reserved) / total, 3), total as nvidia-smi prints it; parallel_hook.py,
+        # handle_data_parallelism: the chunk is divided by the copies after that
         pytest.param("t4", LLAMA, {}, {}, 2048, 0.735, id="15,360: 512 + 3,072 + 128 + 2 x 8 + 8 x 42"),
         pytest.param("l4", LLAMA, {}, {}, 4096, 0.684, id="23,034: 512 + 6,144 + 128 + 2 x 48 + 8 x 50"),
         pytest.param("rtx-4090", LLAMA, {}, {}, 4096, 0.704, id="24,564: the same 7,280"),
@@ -40,11 +42,11 @@ def allocation(model, gpu="h100-sxm", layout=None, weights="bf16", batch=1, cont
         pytest.param("h100-sxm", LLAMA, {"dp": 8}, {}, 8192, 0.83, id="copies of a dense model: as one server"),
         pytest.param("h100-sxm", LLAMA, {"pp": 2}, {}, 8192, 0.834, id="no prefill graphs with stages: 13,568"),
         pytest.param("h200-sxm", V3, {"tp": 8}, {}, 8192, 0.886, id="MLA: 512 + 12,288 + 1,024 + 1,024 + 1,536"),
-        pytest.param("h200-sxm", V3, {"dp": 8, "ep": 8}, {}, 8192, 0.758, id="copies: 16,384 + 512 x 8 x 4.5"),
+        pytest.param("h200-sxm", V3, {"dp": 8, "ep": 8}, {}, 1024, 0.758, id="copies: 16,384 + 512 x 8 x 4.5"),
         # reserve_for_deepep_a2a_mb: 2,048 more than all that, and 1,024 for graphs of prompts, which are of up to 2,048
         # tokens in multiples of 8 (apply_deepep_adjustments): 38 instead of 42
         pytest.param(
-            *("h200-sxm", V3, {"dp": 8, "ep": 8}, {"weights": "fp8", "moe_a2a_backend": "deepep"}, 8192, 0.736),
+            *("h200-sxm", V3, {"dp": 8, "ep": 8}, {"weights": "fp8", "moe_a2a_backend": "deepep"}, 1024, 0.736),
             id="DeepEP: + 3,072",
         ),
         pytest.param(
@@ -53,7 +55,7 @@ def allocation(model, gpu="h100-sxm", layout=None, weights="bf16", batch=1, cont
                 "Qwen/Qwen3-30B-A3B",
                 {"dp": 8, "ep": 8},
                 {"weights": "fp8", "moe_a2a_backend": "deepep"},
-                8192,
+                1024,
                 0.745,
             ),
             id="512 + 12,288 + 1,024 + 1,024 + 18,432 + 8 x 38 + 3,072",
@@ -441,7 +443,9 @@ def test_what_copies_hold_whole_by_flags_is_what_those_of_vllm_hold():
     [
         # overrides.py, _a2a_ep_size; token_dispatcher/deepep.py: `num_experts % group.size() == 0`
         pytest.param(V3, Layout(dp=8), DEEPEP, "spreads the experts over all 8 ranks", id="slices"),
-        pytest.param("Qwen/Qwen3-30B-A3B", Layout(dp=6, ep=6), DEEPEP, "128 do not divide over 6", id="uneven experts"),
+        # fused_moe_triton/layer.py: `assert self._num_global_routed % storage_ep_size == 0`
+        pytest.param("Qwen/Qwen3-30B-A3B", Layout(dp=6, ep=6), {}, "128 do not divide over 6", id="uneven experts"),
+        pytest.param("Qwen/Qwen1.5-MoE-A2.7B", Layout(tp=8, ep=8), {}, "60 do not divide over 8", id="on 8 ranks"),
         # models/gpt_oss.py: NotImplementedError; models/mixtral.py sums over all ranks whatever the backend is
         pytest.param("openai/gpt-oss-120b", None, DEEPEP, "by DeepEP in the family gpt_oss", id="gpt-oss"),
         pytest.param("mistralai/Mixtral-8x7B-v0.1", None, DEEPEP, "by DeepEP in the family mixtral", id="Mixtral"),
@@ -468,6 +472,115 @@ def test_deepep_runs_fp8_on_hopper_and_blackwell():
     assert "DeepGEMM" in str(refusals("Qwen/Qwen3-30B-A3B", gpu="a100-sxm-80gb", **DEEPEP)[0].message)
     v4 = Precision.of(models()["deepseek-ai/DeepSeek-V4-Flash"].config, None, None)
     assert refusals("deepseek-ai/DeepSeek-V4-Flash", v4, gpu="b200", **DEEPEP) == []
+
+
+@pytest.mark.parametrize(
+    ("model", "runs"),
+    [  # models/: how the embedding and QKVParallelLinear are divided
+        pytest.param("mistralai/Mixtral-8x7B-v0.1", False, id="mixtral.py: over all ranks"),
+        pytest.param("baidu/ERNIE-4.5-21B-A3B-PT", False, id="ernie4.py: no use_attn_tp_group"),
+        pytest.param("allenai/OLMoE-1B-7B-0924", False, id="olmoe.py"),
+        pytest.param("moonshotai/Kimi-Linear-48B-A3B-Instruct", False, id="kimi_linear.py: shard_on_attn_tp=False"),
+        pytest.param("ibm-granite/granite-4.0-h-small", False, id="granitemoehybrid.py"),
+        pytest.param("google/gemma-4-26B-A4B", False, id="gemma4_causal.py: QKVParallelLinear over all ranks"),
+        pytest.param("tencent/Hy3", False, id="hunyuan_v3.py"),
+        pytest.param("moonshotai/Kimi-K3", True, id="kimi_k3.py: get_embedding_tp_kwargs()"),
+        pytest.param("openai/gpt-oss-120b", True, id="gpt_oss.py: use_attn_tp_group"),
+        pytest.param("meta-llama/Llama-4-Scout-17B-16E-Instruct", True, id="llama4.py: use_attn_tp_group"),
+        pytest.param(V3, True, id="deepseek_v2.py: get_embedding_tp_kwargs()"),
+    ],
+)
+def test_families_whose_attention_has_copies(model, runs):
+    """layers/vocab_parallel_embedding.py, `forward`: without use_attn_tp_group rows of tokens that differ from copy to
+    copy are added up over all ranks; dp_attention.py calls the like wrong (`reject_attn_tp_shard_with_tp_reduce`)."""
+    refused = refusals(model, Precision(), Layout(dp=2, ep=2))
+    assert runs == (not [why for why in refused if why.field == "dp" and "copies of the attention" in str(why.message)])
+    assert not [why for why in refusals(model, Precision(), Layout(tp=2)) if why.field == "dp"]
+
+
+@pytest.mark.parametrize(
+    ("model", "tp", "rows"),
+    [  # rows of a table on a rank, by config.json: vocab_size
+        pytest.param("google/gemma-3-27b-it", 2, 262_208, id="gemma3_causal.py: nn.Embedding"),
+        pytest.param("google/gemma-3-27b-it", 8, 262_208, id="on 8 ranks as well"),
+        pytest.param("google/gemma-4-31B-it", 2, 262_144, id="gemma4_causal.py: the same class"),
+        pytest.param("google/gemma-2-27b", 2, 128_000, id="gemma2.py: VocabParallelEmbedding"),
+    ],
+)
+def test_embeddings_that_every_rank_holds_whole(model, tp, rows):
+    """gemma3_causal.py: `lm_head = self.model.embed_tokens` where the two are tied."""
+    tables = SGLang().rank(Architecture.from_config(models()[model].config), Layout(tp=tp)).tensors()
+    assert [tensor.shape[0] for tensor in tables if tensor.component in ("embedding", "lm_head")] == [rows]
+
+
+@pytest.mark.parametrize(
+    ("config", "layout", "said"),
+    [
+        pytest.param("HuggingFaceTB/SmolLM3-3B", Layout(tp=4), None, id="4 KV heads on 4 ranks"),
+        pytest.param("HuggingFaceTB/SmolLM3-3B", Layout(tp=8), "4 do not divide over 8", id="and on 8"),
+        pytest.param("meta-llama/Llama-3.1-8B", Layout(tp=16), None, id="llama.py repeats 8 KV heads"),
+        pytest.param(
+            {"model_type": "nemotron"}, Layout(tp=2), "tensor-parallel ranks (tp)", id="no base_model_tp_plan"
+        ),
+        pytest.param({"model_type": "nemotron"}, Layout(pp=2), "pipeline stages (pp)", id="no base_model_pp_plan"),
+        pytest.param({"model_type": "nanochat"}, Layout(pp=2), "pipeline stages (pp)", id="one for ranks alone"),
+        pytest.param({"model_type": "nanochat"}, Layout(tp=2), None, id="ranks"),
+        pytest.param({"model_type": "smollm3"}, Layout(pp=2), None, id="both"),
+        pytest.param({"model_type": "phi3small"}, Layout(tp=16), "8 do not divide over 16", id="phi3_small.py: assert"),
+    ],
+)
+def test_layouts_that_a_class_does_not_divide(config, layout, said):
+    """models/transformers.py: `divide(num_kv_heads, tp_size)`; ValueErrors "does not support tensor parallel yet!" and
+    "does not support pipeline parallel yet!", by the configs of transformers 5.19, which 0.5.23 installs."""
+    architecture = Architecture.from_config(models()[config].config if isinstance(config, str) else config)
+    refused = [str(refusal.message) for refusal in SGLang().layout_refusals(architecture, Precision(), layout)]
+    assert refused == [] if said is None else any(said in message for message in refused)
+
+
+@pytest.mark.parametrize(
+    ("gpu", "kv", "stored"),
+    [
+        *(("b200", "bf16", "fp8"), ("rtx-5090", "bf16", "fp8"), ("h200-sxm", "bf16", "bf16")),
+        *(("h200-sxm", "fp8", "fp8"), ("mi300x", "bf16", "bf16")),
+    ],
+)
+def test_the_cache_of_sparse_attention(gpu, kv, stored):
+    """overrides.py, _dsa_kv_cache_dtype_default: fp8_e4m3 where `major >= 10`, else bfloat16, if the flag is auto."""
+    architecture = Architecture.from_config(models()["zai-org/GLM-5.1"].config)
+    assert stored_cache(architecture, kv, gpus()[gpu]) == stored
+
+
+def test_embeddings_of_layers_are_on_one_stage_where_there_are_graphs():
+    """gemma4_causal.py, ValueError: "Pipeline parallelism is currently incompatible with per-layer-input (PLE)
+    embeddings under CUDA graph", where hidden_size_per_layer_input is not 0: 256 by default, as in Gemma 4 E4B."""
+    config = {"model_type": "gemma4_text"}
+
+    def refused(config, **flags):
+        architecture = Architecture.from_config(config)
+        engine = SGLang(SGLangOptions(**flags))
+        return [why.field for why in engine.layout_refusals(architecture, Precision(), Layout(pp=2))]
+
+    assert refused(config) == ["pp"]
+    assert refused(config, disable_cuda_graph=True) == refused(config | {"hidden_size_per_layer_input": 0}) == []
+
+
+def test_a_pass_of_one_of_several_copies():
+    """Bytes of tensors of DeepSeek-V3 in 16 bits on 8 copies. parallel_hook.py, handle_data_parallelism:
+    chunked_prefill_size // attn_dp_size, 8,192 // 8, in attention, whose 128 queries are 192 wide; a dense layer, of
+    18,432 columns over 8 ranks, and 8 experts of 2,048 columns take those of all copies (dp_attention.py,
+    dp_gather_partial; moe_runner/triton_utils/fused_moe.py: num_tokens * topk rows)."""
+    architecture, engine, layout = Architecture.from_config(models()[V3].config), SGLang(), Layout(dp=8, ep=8)
+    serving = Serving.of(architecture, engine, Precision(), layout, Overhead())
+    limits = engine.limits(Workload(), gpus()["h200-sxm"], architecture, layout)
+    assert (limits.step_tokens, limits.stated_step) == (1024, 8192)
+    tensors = [peak.tensors for peak in engine.peaks(serving.laid_out, 0, limits)]
+    expected = {
+        "queries": 2 * 1024 * 128 * 192,
+        "gate and up": 2 * 8192 * 2 * 18_432 // 8,
+        "gate and up of each expert": 2 * 8192 * 8 * 2 * 2048,
+    }
+    assert expected.items() <= {name: nbytes for peak in tensors for name, nbytes in peak.items()}.items()
+    assert {change.get("chunked_prefill_size") for change in engine.remedies(limits, Workload())} >= {4096, 2048, 1024}
 
 
 def test_copies_that_do_not_divide_dense_layers_are_refused():
