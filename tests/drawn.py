@@ -42,6 +42,7 @@ def values(option):
     else:
         taken = {
             "model": st.sampled_from([*models(), "org/own"]),
+            "model_draft": st.sampled_from(["Qwen/Qwen3-0.6B", "meta-llama/Llama-3.2-1B"]),
             "gpu": st.lists(
                 st.sampled_from([*gpus(), "My own:48GiB:960GB/s:bf16=181,fp8=362"]), min_size=1, unique=True
             ).map(tuple),

@@ -32,10 +32,10 @@ class SGLangOptions(Frozen):
     max_running_requests: int | None = Field(default=None, ge=1, le=2**24, description="Sequences that run at once.")
     page_size: int | None = Field(default=None, ge=1, le=4096, description="Tokens of one page of the cache.")
     swa_full_tokens_ratio: float | None = Field(
-        default=None, gt=0, le=1, description="Tokens in layers with a window, per token in layers that keep all."
+        default=None, ge=0.001, le=1, description="Tokens in layers with a window, per token in layers that keep all."
     )
     mamba_full_memory_ratio: float = Field(
-        default=0.9, gt=0, le=100, description="Memory of recurrent states, per memory of the KV cache."
+        default=0.9, ge=0.001, le=100, description="Memory of recurrent states, per memory of the KV cache."
     )
     max_mamba_cache_size: int | None = Field(
         default=None, ge=1, le=2**24, description="Recurrent states, instead of a share of the memory."
