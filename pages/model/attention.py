@@ -35,7 +35,7 @@ def layers(number: int, mixers: dict[Mixer, tuple[int, ...]]) -> None:
     description = words.listed(
         say("{kind}: {layers}", kind=title(mixer), layers=words.layers(where)) for mixer, where in mixers.items()
     )
-    label = say("{n:,} layers. {told}", n=number, told=description)
+    label = say("{n:,} layers. {description}", n=number, description=description)
     lines = (
         say(
             "{kind}: one layer ({layers})",

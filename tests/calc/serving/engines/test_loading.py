@@ -267,8 +267,11 @@ def test_adapters_that_are_not_enabled():
 
 @in_one_test("family", sorted(FAMILIES))
 def test_every_family_is_weighed(family):
-    """By the defaults of its class, in 4 bits, where these make a model that transformers runs so."""
+    """By the defaults of its class, in 4 bits, where these make a model that transformers runs so: no parameter takes
+    less than 4 bits, nor more than 32."""
     for weights in ("int4", "mxfp4"):
         with suppress(ConfigError):
             config, precision = {"model_type": family}, Precision(weights=weights)
-            report(config, engine=ENGINES["transformers"](), precision=precision, gpus=[gpus()["h100-sxm"]])
+            weighed = report(config, engine=ENGINES["transformers"](), precision=precision, gpus=[gpus()["h100-sxm"]])
+            total = weighed.parameters.total
+            assert total / 2 <= weighed.verdicts[0].memory.weights <= 4 * total
