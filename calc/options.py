@@ -1,7 +1,7 @@
 """Values that a field of a model takes, read off the field: a link, a control and the command line say the same."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property, lru_cache
 from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -42,54 +42,23 @@ class Option:
     """One field that a reader may set."""
 
     def __init__(self, name: str, field: FieldInfo) -> None:
-        self.name, self.field = name, field
-        self.kinds = alternatives(field.annotation)
-        self.choices = self._choices()
-        """The values that it may have; none where it is a number or free text."""
-        self.open_below = self._limit(Gt, "gt") is not None
-        self.open_above = self._limit(Lt, "lt") is not None
-        self.least = self._limit(Gt, "gt") if self.open_below else self._limit(Ge, "ge")
-        """The smallest number; None where there is no limit. With `open_below` it is just not reached."""
-        self.most = self._limit(Lt, "lt") if self.open_above else self._limit(Le, "le")
-        """The largest number; None where there is no limit. With `open_above` it is just not reached."""
-
-    @property
-    def default(self) -> Any:
-        return self.field.get_default(call_default_factory=True)
-
-    @property
-    def description(self) -> str | None:
-        return self.field.description
-
-    @property
-    def optional(self) -> bool:
+        self.name, self.field, self.description = name, field, field.description
+        self.default = field.get_default(call_default_factory=True)
+        self.optional = self.default is None
         """Whether it may be left to whoever knows better."""
-        return self.default is None
-
-    def _choices(self) -> tuple[Any, ...]:
-        tables = [item.choices for item in self.field.metadata if isinstance(item, OneOf)]
-        if tables:
-            return tuple(tables[0])
-        return tuple(word for kind in self.kinds if get_origin(kind) is Literal for word in words(kind))
-
-    @property
-    def is_switch(self) -> bool:
-        return bool in self.kinds
-
-    @property
-    def is_whole(self) -> bool:
-        return int in self.kinds
-
-    @property
-    def is_number(self) -> bool:
-        return int in self.kinds or float in self.kinds
-
-    @property
-    def is_range(self) -> bool:
-        return Range in self.kinds
-
-    def _limit(self, kind: type, name: str) -> Any:
-        return next((getattr(item, name) for item in self.field.metadata if isinstance(item, kind)), None)
+        kinds, metadata = alternatives(field.annotation), field.metadata
+        tables = (item.choices for item in metadata if isinstance(item, OneOf))
+        listed = (word for kind in kinds if get_origin(kind) is Literal for word in words(kind))
+        self.choices: tuple[Any, ...] = tuple(next(tables, listed))
+        """The values that it may have; none where it is a number or free text."""
+        self.is_switch, self.is_whole, self.is_range = bool in kinds, int in kinds, Range in kinds
+        self.is_number = self.is_whole or float in kinds
+        above, below = (limit_of(metadata, kind) for kind in (Gt, Lt))
+        self.open_below, self.open_above = above is not None, below is not None
+        self.least = above if self.open_below else limit_of(metadata, Ge)
+        """The smallest number; None where there is no limit. With `open_below` it is just not reached."""
+        self.most = below if self.open_above else limit_of(metadata, Le)
+        """The largest number; None where there is no limit. With `open_above` it is just not reached."""
 
     @property
     def expected(self) -> Message:
@@ -147,6 +116,11 @@ class Option:
         if isinstance(value, bool):
             return "true" if value else "false"
         return decimal(value) if isinstance(value, float) else str(value)
+
+
+def limit_of(metadata: Iterable[Any], kind: type) -> Any:
+    """The number of a limit of this kind (Ge(ge=1): 1); None where there is none."""
+    return next((getattr(item, kind.__name__.lower()) for item in metadata if isinstance(item, kind)), None)
 
 
 def alternatives(annotation: Any) -> list[Any]:
