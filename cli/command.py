@@ -16,8 +16,8 @@ from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from calc.serving.engines.launch import LOCAL
 from calc.text import MAX_CHARACTERS, parse_config, parse_value
 from calc.time import StepComparison, compared_steps
-from calc.time.objective_time import objective_speed_of
-from calc.time.time_report import time_of, training_time_of
+from calc.time.step_report import step_time_of
+from calc.time.time_report import time_of
 from calc.training import Together
 from cli.options import (
     Parser,
@@ -250,10 +250,8 @@ def times(
 ) -> Times:
     """Times on the first GPU that is asked about; `machine` says shares and the GPUs of a node."""
     gpu = (gpus or usual_gpus())[0]
-    if isinstance(report, TrainingReport) and report.scenario.objective is not None:
-        return objective_speed_of(Architecture.from_config(config), report, gpu, **machine).time()
     if isinstance(report, TrainingReport):
-        return training_time_of(config, report, gpu, **machine)
+        return step_time_of(Architecture.from_config(config), report, gpu, **machine)
     return time_of(config, report, gpu, draft_model=draft_model, **machine)
 
 

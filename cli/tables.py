@@ -8,7 +8,8 @@ from calc.errors import printable
 from calc.serving.levers import spelled
 from calc.time import ComparedStep, Estimate, StepComparison
 from calc.time.objective_time import ObjectiveTime
-from calc.time.time_report import TimeReport, TrainingTimeReport
+from calc.time.step_report import TrainingTimeReport
+from calc.time.time_report import TimeReport
 from calc.training import PHASE_NAMES, RolloutReport, Together
 from calc.units import GIB, four_digits
 

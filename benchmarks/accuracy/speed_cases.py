@@ -9,10 +9,13 @@ from typing import Any, NamedTuple
 from benchmarks.accuracy.records import Config, LeftOut, llama, resolve
 from calc import Architecture, Layout, Precision
 from calc.formats import CacheFormat, WeightFormat
+from calc.formats.stored import StoredAs, stored
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import gpus
 from calc.serving.engines import ENGINES
-from calc.time.serving_time import Speed, speed_of
+from calc.time.roofline import machine, sharing
+from calc.time.serving_time import Speed
+from calc.time.time_operations import demand
 from presets import models
 
 
@@ -113,6 +116,25 @@ def read_case(row: Mapping[str, Any]) -> Case | LeftOut:
         config = {"quantization_config": {"quant_method": "awq", "bits": 4, "group_size": 32}}
     layout = Layout(tp=row["tp"], pp=max(1, row["n_gpus"] // row["tp"]) if row["kind"] != "train" else 1)
     return Case(row, architecture, Precision.of(config, weights, kv), layout, gpu)
+
+
+def speed_of(
+    architecture: Architecture,
+    rank: Architecture,
+    stages: tuple[range, ...],
+    precision: Precision,
+    layout: Layout,
+    gpu: GPU,
+    engine: str,
+    *,
+    file: StoredAs = stored,
+    all_to_all: bool = False,
+) -> Speed:
+    """Speed of a model whose ranks hold `rank`, in an engine's files, under kernels by their name."""
+    demands = tuple(demand(architecture, rank, precision, layout, stage, file=file) for stage in stages)
+    ranks = sharing(layout, experts=demands[0].routing is not None)
+    machines = cache(lambda end: machine(gpu, engine, precision.weights, ranks, end))
+    return Speed(demands, layout, machines, all_to_all=all_to_all)
 
 
 def divided(

@@ -27,14 +27,13 @@ from calc.time.plan_report import (
     separate_launch,
 )
 from calc.time.prices import price_of, prices, stated_price
-from calc.time.step_comparison import ComparedStep, StepComparison, compared_steps
+from calc.time.step_report import ComparedStep, StepComparison, compared_steps, training_speed_of
 from calc.time.time_report import (
     OperatingPoint,
     OperationTime,
     Reply,
     operating_points,
     reply,
-    training_speed_of,
     usd_per_million,
     user_rate,
 )

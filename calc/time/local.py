@@ -35,7 +35,7 @@ from calc.time.efficiency import Conditions, row
 from calc.time.estimate import End, Estimate
 from calc.time.origin import COMPUTED, Origin, origin
 from calc.time.roofline import Machine, Timed, bus_gb_s, machine, timed
-from calc.time.serving_time import Speed, chunked, demands_of, halfway, speed_on, timed_on, total_parts, windows_of
+from calc.time.serving_time import Speed, chunked, halfway, speed_on, total_parts, windows_of
 from calc.time.time_operations import Demand, Forward, decode, demand
 from calc.units import GIB, MIB
 
@@ -186,7 +186,8 @@ def run(
     engine, place = LlamaCpp(flags), where(flags, bool(gpus))
     speed: Speed | OffloadSpeed
     if place == "gpu" and len({gpu.id for gpu in gpus}) == 1:
-        speed = equal_gpus_speed(architecture, precision, engine, gpus)
+        # as Weigh has it: what is measured there has the lookup of tokens on the host in it
+        speed = speed_on(gpus[0], Serving.of(architecture, engine, precision, Layout(pp=len(gpus)), Overhead()))
     else:
         speed = OffloadSpeed(architecture, precision, cache.model.placement, gpus, computer.host, engine.kernels)
     batch, prompt = workload.batch, min(workload.prompt, PROMPT)
@@ -267,16 +268,6 @@ class LayerRun:
     demand: Demand
     device: int
     experts: int
-
-
-def equal_gpus_speed(architecture: Architecture, precision: Precision, engine: LlamaCpp, gpus: Sequence[GPU]) -> Speed:
-    """Speed of a model that GPUs of one kind hold whole, as Weigh has it: what is measured there has the lookup of
-    tokens on the host in it."""
-    layout = Layout(pp=len(gpus))
-    stages, states = tuple(engine.stages(architecture.num_layers, layout.pp)), partial(engine.state_bytes, architecture)
-    work = demands_of(architecture, architecture, stages, precision, layout, file=engine.file, states=states)
-    on = precision, layout, gpus[0], engine.kernels
-    return timed_on(work, *on, splits_batch=engine.splits_batch, state_width=engine.state_width)
 
 
 class OffloadSpeed:

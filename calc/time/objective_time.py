@@ -15,7 +15,7 @@ from calc.time.estimate import ENDS, End, Estimate
 from calc.time.roofline import bus_gb_s, path, path_gb_s
 from calc.time.serving_time import Speed, speed_on
 from calc.time.training_time import StepOperation, TrainingSpeed, step_operations, training_speed
-from calc.training import Colocated, Colocation, CountedBy, RolloutPhaseName, Training, TrainingReport
+from calc.training import Colocated, Colocation, CountedBy, RolloutPhaseName, Training
 
 HOUR = 3600
 
@@ -74,14 +74,6 @@ def mean_lengths(training: Training) -> Training:
         return training
     mean = objective.model_copy(update={"completion": objective.mean_completion, "mean_completion": None})
     return training.changed(workload=training.work.model_copy(update={"sequence": mean.sequence}), objective=mean)
-
-
-def objective_speed_of(
-    architecture: Architecture, report: TrainingReport, gpu: GPU, *, edits: Edits | None = None, node: int = 8
-) -> "ObjectiveSpeed":
-    """The step that a report weighs, on a GPU."""
-    scenario = report.scenario
-    return ObjectiveSpeed(Training(architecture, scenario), gpu, scenario.colocation, edits=edits, node=node)
 
 
 class Wave(NamedTuple):

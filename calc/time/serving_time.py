@@ -8,12 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calc.budget import spent
-from calc.formats import Precision
-from calc.formats.stored import StoredAs, stored
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
-from calc.model.architecture import Architecture
-from calc.serving.kv_cache import StateBytes, state_bytes
 from calc.serving.memory import Serving
 from calc.serving.workload import Workload
 from calc.time.arrays import either, larger, lesser, occurs
@@ -281,60 +277,6 @@ def share_of(batch: Any, parts: Any) -> Any:
     return batch if parts == 1 else -(-batch // parts)
 
 
-def demands_of(
-    architecture: Architecture,
-    rank: Architecture,
-    stages: tuple[range, ...],
-    precision: Precision,
-    layout: Layout,
-    *,
-    file: StoredAs = stored,
-    states: StateBytes = state_bytes,
-    like: Sequence[Demand] | None = None,
-) -> tuple[Demand, ...]:
-    """Work of one of the ranks that hold `rank`, by stage, of an engine's files; `like` is that of the same ranks in
-    other formats."""
-    of_stage = partial(demand, architecture, rank, precision, layout, file=file, states=states)
-    others = [None] * len(stages) if like is None else like
-    return tuple(of_stage(stage, like=other) for stage, other in zip(stages, others, strict=True))
-
-
-def speed_of(
-    architecture: Architecture,
-    rank: Architecture,
-    stages: tuple[range, ...],
-    precision: Precision,
-    layout: Layout,
-    gpu: GPU,
-    engine: str,
-    *,
-    file: StoredAs = stored,
-    all_to_all: bool = False,
-) -> Speed:
-    """A model whose ranks hold `rank`, under an engine by its name and of its files."""
-    demands = demands_of(architecture, rank, stages, precision, layout, file=file)
-    return timed_on(demands, precision, layout, gpu, engine, all_to_all=all_to_all)
-
-
-def timed_on(
-    demands: tuple[Demand, ...],
-    precision: Precision,
-    layout: Layout,
-    gpu: GPU,
-    engine: str,
-    edits: Edits | None = None,
-    node: int = 8,
-    *,
-    splits_batch: bool = True,
-    state_width: int | None = None,
-    all_to_all: bool = False,
-) -> Speed:
-    """The speed of ranks with this work, by stage."""
-    ranks = sharing(layout, experts=demands[0].routing is not None)
-    machines = cache(lambda end: machine(gpu, engine, precision.weights, ranks, end, edits, node))
-    return Speed(demands, layout, machines, splits_batch, state_width, all_to_all)
-
-
 def speed_on(
     gpu: GPU,
     serving: Serving,
@@ -349,17 +291,17 @@ def speed_on(
     laid_out, engine = serving.laid_out, serving.engine
     precision, layout = laid_out.precision, laid_out.layout
     if serving.known_demands is None:
-        model, states = (laid_out.whole, laid_out.rank, laid_out.ranges), partial(engine.state_bytes, laid_out.whole)
-        others, file = None if like is None else like.demands, serving.weighing.read
-        serving.known_demands = demands_of(*model, precision, layout, file=file, states=states, like=others)
-    on = precision, layout, gpu, kernels or engine.kernels, edits, node
-    return timed_on(
-        serving.known_demands,
-        *on,
-        splits_batch=engine.splits_batch,
-        state_width=engine.state_width,
-        all_to_all=engine.all_to_all(layout),
-    )
+        states = partial(engine.state_bytes, laid_out.whole)
+        model = laid_out.whole, laid_out.rank, precision, layout
+        work = partial(demand, *model, file=serving.weighing.read, states=states)
+        others = [None] * len(laid_out.ranges) if like is None else like.demands
+        stages = zip(laid_out.ranges, others, strict=True)
+        serving.known_demands = tuple(work(stage, like=other) for stage, other in stages)
+    demands: tuple[Demand, ...] = serving.known_demands
+    ranks = sharing(layout, experts=demands[0].routing is not None)
+    on = gpu, kernels or engine.kernels, precision.weights, ranks
+    machines = cache(lambda end: machine(*on, end, edits, node))
+    return Speed(demands, layout, machines, engine.splits_batch, engine.state_width, engine.all_to_all(layout))
 
 
 def halfway(workload: Workload) -> int:

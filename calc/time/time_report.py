@@ -1,4 +1,4 @@
-"""Report of times: a decode step, a prompt, a training step; and where passes stand under the roofline."""
+"""Report of times: a decode step and a prompt; and where passes stand under the roofline."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from calc.errors import ConfigError, Frozen, Message
 from calc.formats import Precision
 from calc.hardware.gpu import GPU
+from calc.hardware.overhead import Overhead
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
@@ -19,10 +20,8 @@ from calc.time.efficiency import Edits
 from calc.time.estimate import ENDS, End, Estimate
 from calc.time.origin import Origin, origin
 from calc.time.roofline import Bound, Timed, Work, binds
-from calc.time.serving_time import Speed, accepted, halfway, share_of, speed_of, speed_on
+from calc.time.serving_time import Speed, accepted, halfway, share_of, speed_on
 from calc.time.time_operations import Forward, prefill
-from calc.time.training_time import StepOperation, TrainingSpeed, TrainingTime, step_operations, training_speed
-from calc.training import TrainingReport
 
 MS = 1000
 RIGHT = (0.6, 0.8)
@@ -67,13 +66,6 @@ class TimeReport(Frozen):
     prefill: PrefillTime
     origin: Origin
     assumptions: tuple[Message, ...]
-
-
-class TrainingTimeReport(TrainingTime):
-    """Speed of one kind of GPU in training."""
-
-    gpu: str
-    operations: tuple[StepOperation, ...]
 
 
 def time_report(
@@ -133,33 +125,6 @@ def time_of(
     model = Architecture.from_config(config)
     serving = Serving.of(model, engine, scenario.precision, scenario.layout, scenario.overhead)
     return time_report(serving, gpu, scenario.workload, edits=edits, node=node)
-
-
-def training_time_of(
-    config: Mapping[str, Any], report: TrainingReport, gpu: GPU, *, edits: Edits | None = None, node: int = 8
-) -> TrainingTimeReport:
-    """Time of a report's training step."""
-    speed = training_speed_of(Architecture.from_config(config), report, gpu, edits=edits, node=node)
-    return TrainingTimeReport(**dict(speed.time()), gpu=gpu.id, operations=step_operations(speed))
-
-
-def training_speed_of(
-    architecture: Architecture, report: TrainingReport, gpu: GPU, *, edits: Edits | None = None, node: int = 8
-) -> TrainingSpeed:
-    """The step that a report weighs, on a GPU. Raises ConfigError where shards wait in CPU memory."""
-    scenario = report.scenario
-    if scenario.layout.cpu_offload:
-        raise ConfigError(Message("The time of a step with cpu_offload is not computed."), "cpu_offload", [False])
-    return training_speed(
-        architecture,
-        scenario.workload,
-        scenario.recipe,
-        scenario.layout,
-        gpu,
-        edits=edits,
-        node=node,
-        trained=report.trained_parameters / report.parameters.total,
-    )
 
 
 def by_operation(parts: Iterable[Timed]) -> tuple[OperationTime, ...]:
@@ -287,10 +252,7 @@ def operating_points(
     """Decode steps of ever more sequences of a context, and the prefill of one prompt as long. Raises ConfigError where
     the engine does not take it."""
     engine.check(Question(architecture, precision, layout, workload=Workload(context=context)))
-    rank = engine.rank(architecture, layout)
-    stages = (range(architecture.num_layers),)
-    on, file = (precision, layout, gpu, engine.kernels), engine.file
-    speed = speed_of(architecture, rank, stages, *on, file=file, all_to_all=engine.all_to_all(layout))
+    speed = speed_on(gpu, Serving.of(architecture, engine, precision, layout, Overhead()))
     decoding = (
         point(speed, Message("Decode, batch {n:,}", n=batch), speed.decoding(batch, context), decodes=True)
         for batch in BATCHES

@@ -11,10 +11,11 @@ import pytest
 
 from benchmarks.accuracy.disaggregated import predicted
 from benchmarks.accuracy.judged import rows_of, summary
+from benchmarks.accuracy.speed_cases import speed_of
 from calc import Architecture, Layout, Precision
 from calc.hardware.gpus import gpus
 from calc.time.disaggregated import Disaggregated, cached_bytes
-from calc.time.serving_time import FullServer, Speed, speed_of
+from calc.time.serving_time import FullServer, Speed
 from presets import models
 
 SAMPLE = Path(__file__).parents[2] / "data" / "disaggregated.json"

@@ -11,10 +11,11 @@ import pytest
 from benchmarks.accuracy.judged import rows_of, summary
 from benchmarks.accuracy.records import LeftOut
 from benchmarks.accuracy.served import Server, predicted
+from benchmarks.accuracy.speed_cases import speed_of
 from calc import Architecture, Layout, Precision
 from calc.hardware.gpus import gpus
 from calc.time.estimate import ENDS
-from calc.time.serving_time import FullServer, speed_of
+from calc.time.serving_time import FullServer
 from presets import models
 
 SAMPLE = Path(__file__).parents[2] / "data" / "served.json"

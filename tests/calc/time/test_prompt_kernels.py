@@ -4,7 +4,7 @@ from statistics import median
 
 import pytest
 
-from benchmarks.accuracy.speed_cases import Case, read_case
+from benchmarks.accuracy.speed_cases import Case, read_case, speed_of
 from benchmarks.accuracy.time import ROWS, Timed, predict
 from benchmarks.accuracy.write_speed import rows_of
 from calc import Architecture, Precision
@@ -13,7 +13,7 @@ from calc.hardware.parallel import Layout
 from calc.serving.engines import ENGINES
 from calc.serving.engines.launch import ServerStart
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
-from calc.time.serving_time import Speed, speed_of
+from calc.time.serving_time import Speed
 from calc.time.time_operations import prefill
 from presets import models
 

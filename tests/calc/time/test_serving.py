@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks.accuracy.full_server import mixed
+from benchmarks.accuracy.speed_cases import speed_of
 from calc import Architecture, Layout, Precision, Workload
 from calc.hardware.custom_gpu import custom_gpu
 from calc.hardware.gpus import gpus
@@ -19,7 +20,7 @@ from calc.serving.memory import Serving
 from calc.time.efficiency import Conditions, efficiency, rows
 from calc.time.estimate import ENDS, Estimate
 from calc.time.roofline import arithmetic, path
-from calc.time.serving_time import FullServer, Speed, accepted, speed_of, speed_on
+from calc.time.serving_time import FullServer, Speed, accepted, speed_on
 from calc.time.time_operations import Forward, PassPart, decode, prefill
 from calc.time.time_report import time_report
 from presets import models

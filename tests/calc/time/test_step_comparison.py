@@ -4,7 +4,7 @@ import pytest
 
 from calc import Architecture, TrainingLayout, TrainingWorkload, training_report
 from calc.hardware.gpus import gpus
-from calc.time.step_comparison import compared_place, compared_steps
+from calc.time.step_report import compared_place, compared_steps
 from presets import models
 
 CONFIG = models()["Qwen/Qwen3-8B"].config
