@@ -24,7 +24,6 @@ from cli.options import (
     add_fields,
     add_node,
     add_share,
-    answered,
     as_json,
     bad_question,
     filled,
@@ -261,14 +260,10 @@ def written(result: Report | TrainingReport | StepComparison, others: dict[str, 
     return training_table(result, others) if isinstance(result, TrainingReport) else table(result)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    arguments = parser().parse_args(argv)
-
-    def compute() -> tuple[str, int]:
-        result, timed, others = run(arguments)
-        if arguments.json:
-            return as_json(result, **({} if timed is None else {"time": timed.model_dump(mode="json")})), 0
-        text = written(result, others)
-        return text if timed is None else f"{text}\n{times_table(timed)}", 0
-
-    return answered(compute)
+def answer(arguments: argparse.Namespace) -> tuple[str, int]:
+    """Text and exit status."""
+    result, timed, others = run(arguments)
+    if arguments.json:
+        return as_json(result, **({} if timed is None else {"time": timed.model_dump(mode="json")})), 0
+    text = written(result, others)
+    return text if timed is None else f"{text}\n{times_table(timed)}", 0

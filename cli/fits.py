@@ -1,7 +1,8 @@
 """`weighbridge fits MODEL --gpu ID ...`: a report whose answer is the exit status, for pipelines; with `--share-with`
 of several models on the same GPUs, each with its share."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from calc import Layout, Workload
@@ -13,21 +14,18 @@ from calc.serving.engines import ENGINES
 from calc.serving.shared_gpus import GPUShare, Neighbour, Server, SharedGPUs, share_gpus
 from calc.training import TrainingVerdict
 from calc.units import GIB
-from cli.command import chosen_config, chosen_engine, chosen_gpus, draft_model, load, parser, run_one, served
-from cli.options import answered, as_json, bad_question, filled
+from cli import command
+from cli.command import chosen_config, chosen_engine, chosen_gpus, draft_model, load, run_one, served
+from cli.options import Parser, as_json, bad_question, filled
 
 FITS, FITS_NOT, FITS_IF = 0, 1, 3
 STATUS = {"fits": FITS, "fits with": FITS_IF, "tight": FITS_IF, "does not fit": FITS_NOT, "does not run": FITS_NOT}
 """Exit status of a verdict's word."""
-SEVERITY = (FITS, FITS_IF, FITS_NOT)
-"""Exit statuses from best to worst; the worst of several GPUs decides."""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 0 where the model fits on every GPU that is named, 3 where it does with the flags that are printed
-    or is tight, 1 where it does not fit or run, 2 for a question that can't be read."""
-    command = parser("weighbridge fits")
-    command.add_argument(
+def parser() -> Parser:
+    p = command.parser("weighbridge fits")
+    p.add_argument(
         "--share-with",
         dest="neighbours",
         action="append",
@@ -36,22 +34,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="another model on the same GPUs, started after those before it; may be given several times; with "
         "--sleep-level 1 or 2 all but one sleep",
     )
-    arguments = command.parse_args(argv)
+    return p
 
-    def compute() -> tuple[str, int]:
-        if not arguments.gpu:
-            raise bad_question("Say on which GPU: --gpu h100-sxm, or several.", "gpu")
-        if arguments.other_steps:
-            raise bad_question("weighbridge fits judges one step: --with is for reports.", "with")
-        if arguments.neighbours:
-            shared = sharing(arguments, chosen_gpus(arguments.gpu) or [])
-            text = as_json(shared) if arguments.json else "\n".join(shared_lines(shared))
-            return text, FITS if shared.fits else FITS_NOT
-        result, _, _ = run_one(arguments)
-        status = max((STATUS[verdict.verdict] for verdict in result.verdicts), key=SEVERITY.index)
-        return as_json(result) if arguments.json else "\n".join(map(line, result.verdicts)), status
 
-    return answered(compute)
+def answer(arguments: Namespace) -> tuple[str, int]:
+    """Text and exit status: 0 where the model fits on every GPU that is named, 3 where it does with the flags that are
+    printed or is tight, 1 where it does not fit or run."""
+    if not arguments.gpu:
+        raise bad_question("Say on which GPU: --gpu h100-sxm, or several.", "gpu")
+    if arguments.other_steps:
+        raise bad_question("weighbridge fits judges one step: --with is for reports.", "with")
+    if arguments.neighbours:
+        shared = sharing(arguments, chosen_gpus(arguments.gpu) or [])
+        text = as_json(shared) if arguments.json else "\n".join(shared_lines(shared))
+        return text, FITS if shared.fits else FITS_NOT
+    result, _, _ = run_one(arguments)
+    status = worst(verdict.verdict for verdict in result.verdicts)
+    return as_json(result) if arguments.json else "\n".join(map(line, result.verdicts)), status
+
+
+def worst(words: Iterable[str]) -> int:
+    """Exit status of several verdicts: that of the worst."""
+    return max((STATUS[word] for word in words), key=(FITS, FITS_IF, FITS_NOT).index)
 
 
 def line(verdict: Verdict | TrainingVerdict) -> str:

@@ -1,7 +1,7 @@
 """python -m calc log FILE: a start-up log's figures against ours, and what was short where the server died."""
 
 import sys
-from collections.abc import Sequence
+from argparse import Namespace
 from pathlib import Path
 
 from calc import Architecture
@@ -12,7 +12,7 @@ from calc.verify import planned_buffers_of
 from calc.verify.logs import Difference, Log, differences, largest, read_log, remedies, shortage, weigh_as
 from calc.verify.logs.parse import MAX_CHARACTERS
 from cli.command import load
-from cli.options import BAD_QUESTION, Parser, answered, as_json, bad_question, unreadable
+from cli.options import BAD_QUESTION, Parser, as_json, bad_question, unreadable
 from presets import gpus, models, preset_id
 
 AGREES, DIED, DIFFERS = 0, 1, 3
@@ -155,11 +155,7 @@ def difference(row: Difference) -> str:
     return "within" if row.agrees else "outside"
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    arguments = parser().parse_args(argv)
-
-    def compute() -> tuple[str, int]:
-        report = log_report(text_of(arguments.file), arguments.model)
-        return as_json(report) if arguments.json else table(report), report.status
-
-    return answered(compute)
+def answer(arguments: Namespace) -> tuple[str, int]:
+    """Text and exit status."""
+    report = log_report(text_of(arguments.file), arguments.model)
+    return as_json(report) if arguments.json else table(report), report.status

@@ -2,9 +2,7 @@
 
 import argparse
 import json
-import os
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
 
@@ -51,20 +49,6 @@ def of_model(prog: str, about: str) -> Parser:
     p.add_argument("--assume", choices=["llama"], help="read a family that is not known as a Llama-like decoder")
     p.add_argument("--json", action="store_true", help="print everything as JSON")
     return p
-
-
-def answered(compute: Callable[[], tuple[str, int]]) -> int:
-    """Print a command's text and return its exit status; 2 with a sentence for a question that can't be answered."""
-    try:
-        text, status = compute()
-    except ConfigError as error:
-        print(error, file=sys.stderr)
-        return BAD_QUESTION
-    try:
-        print(text, flush=True)
-    except BrokenPipeError:  # whoever reads it has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return status
 
 
 def as_json(answer: BaseModel, **more: Any) -> str:

@@ -1,7 +1,7 @@
 """python -m calc plan MODEL: which hardware, laid out how, how fast, at what price; with --train of a training run."""
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS, native
@@ -28,7 +28,6 @@ from cli.options import (
     add_fields,
     add_node,
     add_share,
-    answered,
     bad_question,
     counted,
     filled,
@@ -241,15 +240,11 @@ def figure(estimate: Estimate | None, spec: str) -> str:
     return "–" if estimate is None else format(estimate.expected, spec)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    arguments = parser().parse_args(argv)
-
-    def compute() -> tuple[str, int]:
-        report = run(arguments)
-        if arguments.manifest is not None:
-            return written_out(report, arguments), 0
-        if arguments.json:
-            return report.model_dump_json(indent=1), 0
-        return training_plan_table(report) if isinstance(report, TrainingPlanReport) else table(report), 0
-
-    return answered(compute)
+def answer(arguments: argparse.Namespace) -> tuple[str, int]:
+    """Text and exit status."""
+    report = run(arguments)
+    if arguments.manifest is not None:
+        return written_out(report, arguments), 0
+    if arguments.json:
+        return report.model_dump_json(indent=1), 0
+    return training_plan_table(report) if isinstance(report, TrainingPlanReport) else table(report), 0

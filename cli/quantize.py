@@ -1,14 +1,16 @@
 """`weighbridge quantize MODEL --to FORMAT`: what the conversion of a model takes of GPU, host memory and disk."""
 
-from collections.abc import Iterator, Sequence
+from argparse import SUPPRESS, Namespace
+from collections.abc import Iterator
 
 from calc.errors import printable
 from calc.hardware import usual_gpus
+from calc.options import options
 from calc.quantizing import HeldPart, Quantizing, QuantizingPhase, QuantizingReport, quantizing_report
 from calc.units import GIB
 from cli.command import chosen_config, chosen_gpus
-from cli.fits import SEVERITY, STATUS
-from cli.options import Parser, add_fields, answered, as_json, filled, of_model
+from cli.fits import worst
+from cli.options import Parser, add_fields, as_json, described, filled, of_model, typed
 
 OTHER_NAMES = {"gptq-int4": "int4-gptq", "gptq-int8": "int8-gptq", "awq-int4": "int4"}
 """Other words for a format: method first."""
@@ -16,28 +18,24 @@ OTHER_NAMES = {"gptq-int4": "int4-gptq", "gptq-int8": "int8-gptq", "awq-int4": "
 
 def parser() -> Parser:
     p = of_model("weighbridge quantize", "What quantizing a model takes: GPU memory, host memory and disk by phase.")
+    to = options(Quantizing)["to"]
+    named = typed(to) | {"type": lambda word: OTHER_NAMES.get(word, word)}
+    p.add_argument("--to", default=SUPPRESS, help=described(to), **named)
     add_fields(p, Quantizing)
     p.add_argument("--gpu", nargs="+", action="extend", metavar="ID", help="GPU ids; their verdict is the exit status")
     return p
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Exit status: 0, or of GPUs that are named that of `weighbridge fits`; 2 for a question that can't be answered."""
-    words = [OTHER_NAMES.get(word.removeprefix("--to="), word) for word in argv or ()]
-    arguments = parser().parse_args(words)
-
-    def compute() -> tuple[str, int]:
-        given = vars(arguments)
-        report = quantizing_report(
-            chosen_config(arguments),
-            filled(Quantizing, given),
-            gpus=chosen_gpus(arguments.gpu) or usual_gpus(),
-            model=arguments.model,
-        )
-        status = max((STATUS[verdict.verdict] for verdict in report.verdicts), key=SEVERITY.index)
-        return as_json(report) if arguments.json else "\n".join(table(report)), status if arguments.gpu else 0
-
-    return answered(compute)
+def answer(arguments: Namespace) -> tuple[str, int]:
+    """Text and exit status: 0, or of GPUs that are named that of `weighbridge fits`."""
+    report = quantizing_report(
+        chosen_config(arguments),
+        filled(Quantizing, vars(arguments)),
+        gpus=chosen_gpus(arguments.gpu) or usual_gpus(),
+        model=arguments.model,
+    )
+    status = worst(verdict.verdict for verdict in report.verdicts) if arguments.gpu else 0
+    return as_json(report) if arguments.json else "\n".join(table(report)), status
 
 
 def table(report: QuantizingReport) -> Iterator[str]:

@@ -24,7 +24,7 @@ from calc.serving.levers import levers
 from calc.serving.shared_gpus import HUNDREDTHS, Server, share_gpus
 from calc.serving.verdict import MOST_BATCH
 from calc.time.plan import PLANNED, Needs
-from cli import command, fits, plan
+from cli import command, fits, main
 from cli.options import flag
 from pages.api import api
 from pages.parts import words
@@ -105,7 +105,7 @@ def of_load(scenario):
     return [*words_of(choice.workload, options(Workload)), *words_of(choice.layout, options(Layout))]
 
 
-def printed(main, argv):
+def printed(argv):
     """Status, output and error of a command."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
@@ -132,7 +132,7 @@ def test_every_door_gives_the_same_report(scenario):
     """Link, address for programs, command line and page."""
     params, page = encode(scenario, WEIGH), answer(scenario)
     assert decoded(params, WEIGH) == (scenario, [])
-    status, out, err = printed(command.main, [*command_line(scenario), *of_load(scenario), "--json"])
+    status, out, err = printed([*command_line(scenario), *of_load(scenario), "--json"])
     response = CLIENT.get(f"/report?{urlencode(params)}")
     if page.error is not None:
         assert (status, err) == (2, f"{page.error}\n")
@@ -140,9 +140,9 @@ def test_every_door_gives_the_same_report(scenario):
         return
     assert (status, response.status_code, response.text) == (0, 200, out)
     assert json.loads(out) == page.report.model_dump(mode="json")
-    status, lines, _ = printed(fits.main, [*command_line(scenario), *of_load(scenario)])
+    status, lines, _ = printed(["fits", *command_line(scenario), *of_load(scenario)])
     verdicts = page.report.verdicts
-    assert status == max((fits.STATUS[verdict.verdict] for verdict in verdicts), key=fits.SEVERITY.index)
+    assert status == fits.worst(verdict.verdict for verdict in verdicts)
     assert lines.splitlines() == [fits.line(verdict) for verdict in verdicts]
 
 
@@ -245,7 +245,7 @@ def test_a_plan_is_what_weigh_says_of_it(scenario, needs):
     scenario = scenario.model_copy(update=update)
     params = encode(scenario, PLAN)
     argv = [*command_line(scenario), *words_of(needs, options(Needs)), "--json"]
-    status, out, err = printed(plan.main, argv)
+    status, out, err = printed(["plan", *argv])
     response = CLIENT.get(f"/plan?{urlencode(params)}")
     if status:
         assert (response.status_code, response.json()["errors"]) == (422, [err.rstrip()])

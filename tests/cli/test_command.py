@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.command import main, parser
+from cli import main
+from cli.command import parser
 from presets import models
 
 

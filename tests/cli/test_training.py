@@ -4,8 +4,7 @@ import json
 
 import pytest
 
-from cli import main as command_line
-from cli.command import main
+from cli import main
 
 PARTS = ("weights", "master_weights", "gradients", "optimizer", "activations", "logits", "temporaries", "overhead")
 
@@ -101,7 +100,7 @@ def test_errors_are_a_sentence(capsys, options, text):
     ids=lambda option: option[0],
 )
 def test_what_is_of_a_server_has_no_part_in_a_training_plan(capsys, option):
-    assert command_line(["plan", "Qwen/Qwen2.5-3B", "--train", "--gpus", "8", *option]) == 2
+    assert main(["plan", "Qwen/Qwen2.5-3B", "--train", "--gpus", "8", *option]) == 2
     assert f"{option[0]} has no effect with --train" in capsys.readouterr().err
 
 

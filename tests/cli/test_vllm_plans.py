@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks.accuracy.vllm_kv import REPORTED, differing, reported, sample
 from calc.serving.memory import KVBudget
-from cli.command import main
+from cli import main
 from cli.options import flag
 
 CONFIGS, PLANS = sample()

@@ -14,7 +14,7 @@ from calc.text import pack
 from calc.time.plan import Needs, Search
 from calc.time.plan_report import plan_range
 from calc.time.training_plan import TrainingNeeds, training_plan_report
-from cli.command import main
+from cli import main
 from pages.api import api
 from pages.parts.state import query as query_of
 from pages.parts.state import session

@@ -9,7 +9,7 @@ from calc import RECIPES, TrainingWorkload, training_report
 from calc.options import options
 from calc.serving.engines import ENGINES
 from calc.training import METHODS, PEAKS, Colocation, Objective, Phase
-from cli.command import main
+from cli import main
 from pages.parts import labels, words
 from pages.parts.state.published import published
 from pages.parts.state.query import TRAIN, WEIGH, decode, encode

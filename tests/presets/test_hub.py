@@ -16,7 +16,7 @@ from huggingface_hub import constants
 from calc import Architecture, ConfigError
 from calc.families.gguf import FILE_TYPES
 from calc.formats import native, native_weights
-from cli.command import main
+from cli import main
 from presets import hub, models
 from presets.replies import Lately
 from tests.hub_server import COMMIT, TOKEN, Hub, Odd, safetensors

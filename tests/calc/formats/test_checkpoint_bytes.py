@@ -12,7 +12,7 @@ from calc import Architecture, report
 from calc.formats import Precision, native, with_hf_quant_config
 from calc.serving.engines import ENGINES
 from calc.units import GIB
-from cli.command import main
+from cli import main
 from presets import models
 from tests import load
 from tests.cases import in_one_test

@@ -7,7 +7,7 @@ from calc.hardware.gpus import gpus
 from calc.time.training_plan import PIECES, TrainingNeeds, training_plan_report
 from calc.time.training_time import training_speed
 from calc.training import TrainingWorkload, training_report
-from cli.plan import main
+from cli import main
 from presets import models
 
 LLAMA = models()["meta-llama/Llama-3.1-8B"].config
@@ -109,11 +109,11 @@ def test_a_model_whose_step_is_not_computed_has_no_plan(name):
 
 
 def test_the_command_line_plans_a_training_run(capsys):
-    assert main(["Qwen/Qwen3-8B", "--train", "--gpus", "8", "--tokens", "1e10", "--gpu", "h200-sxm"]) == 0
+    assert main(["plan", "Qwen/Qwen3-8B", "--train", "--gpus", "8", "--tokens", "1e10", "--gpu", "h200-sxm"]) == 0
     out = capsys.readouterr().out
     assert "h200-sxm" in out
     assert "ZeRO" in out
-    assert main(["Qwen/Qwen3-8B", "--train", "--users", "3"]) == 2
+    assert main(["plan", "Qwen/Qwen3-8B", "--train", "--users", "3"]) == 2
     assert "--users has no effect with --train." in capsys.readouterr().err
-    assert main(["Qwen/Qwen3-8B", "--gpus", "3"]) == 2
+    assert main(["plan", "Qwen/Qwen3-8B", "--gpus", "3"]) == 2
     assert "--gpus takes effect only with --train." in capsys.readouterr().err
