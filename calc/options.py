@@ -46,13 +46,13 @@ class Option:
         self.default = field.get_default(call_default_factory=True)
         self.optional = self.default is None
         """Whether it may be left to whoever knows better."""
-        kinds, metadata = alternatives(field.annotation), field.metadata
+        self.kinds, metadata = alternatives(field.annotation), field.metadata
         tables = (item.choices for item in metadata if isinstance(item, OneOf))
-        listed = (word for kind in kinds if get_origin(kind) is Literal for word in words(kind))
+        listed = (word for kind in self.kinds if get_origin(kind) is Literal for word in words(kind))
         self.choices: tuple[Any, ...] = tuple(next(tables, listed))
         """The values that it may have; none where it is a number or free text."""
-        self.is_switch, self.is_whole, self.is_range = bool in kinds, int in kinds, Range in kinds
-        self.is_number = self.is_whole or float in kinds
+        self.is_switch, self.is_whole, self.is_range = (kind in self.kinds for kind in (bool, int, Range))
+        self.is_number = self.is_whole or float in self.kinds
         above, below = (limit_of(metadata, kind) for kind in (Gt, Lt))
         self.open_below, self.open_above = above is not None, below is not None
         self.least = above if self.open_below else limit_of(metadata, Ge)
