@@ -136,9 +136,8 @@ def colocation_of(given: Mapping[str, Any], trainer: Trainer) -> Colocation | No
     """The engine that generates; None: none is asked for. Raises ConfigError."""
     if "rollout" not in given:
         return None
-    options = {name: given[name] for name in ("rollout", *COLOCATION) if name in given}
     usual = trainer.engine if given["rollout"] == "colocated" else {}
-    colocation: Colocation = filled(Colocation, usual | options)
+    colocation: Colocation = filled(Colocation, {**usual, **given})
     return colocation
 
 
@@ -154,9 +153,8 @@ def objective_of(given: Mapping[str, Any], loss: MethodName | None, trainer: Tra
     """The loss that is asked for; None: that of transformers. Raises ConfigError."""
     if loss is None:
         return None
-    options = {name: given[name] for name in OBJECTIVE if name in given}
     usual = trainer.objective if METHODS[loss].others else {}
-    objective: Objective = filled(Objective, usual | options | {"method": loss})
+    objective: Objective = filled(Objective, {**usual, **given, "method": loss})
     return objective
 
 

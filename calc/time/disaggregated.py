@@ -18,7 +18,8 @@ from calc.serving.engines import ENGINES
 from calc.time.arrays import Array, number
 from calc.time.arrivals import UTILIZATION, Percentiles, Waits
 from calc.time.estimate import ENDS, End, Estimate
-from calc.time.plan import Candidates, Needs, Plan, Search, last_in_time, seconds_by_bound, settled
+from calc.time.plan import Candidates, Needs, Plan, Search, last_in_time, settled
+from calc.time.roofline import seconds_by_bound
 from calc.time.room import FittingRows
 from calc.time.serving_time import FullServer, Speed
 from calc.time.time_operations import PassPart

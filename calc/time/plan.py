@@ -8,7 +8,7 @@ more GPUs than another layout is not timed.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cache, cached_property, partial
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -31,14 +31,13 @@ from calc.time.arrivals import UTILIZATION, Arrivals, Waits
 from calc.time.efficiency import Edits
 from calc.time.origin import Origin, origin
 from calc.time.prices import price_of
-from calc.time.roofline import Bound, Cards, Timed, sharing
+from calc.time.roofline import BOUNDS, Bound, Cards, seconds_by_bound, sharing
 from calc.time.room import FittingRows, Room, Shards, accepted_formats, layouts_by_format
 from calc.time.serving_time import FullServer, Speed
 from calc.units import GIB
 
 BATCHES = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 """Sequences of a replica that are tried."""
-BOUNDS: tuple[Bound, ...] = get_args(Bound)
 USUAL_SEQUENCES = 256
 """Sequences at once of a server whose load is requests a second."""
 MOST_NAMED = 6
@@ -199,16 +198,6 @@ def last_in_time(batches: Array, in_time: Callable[[Array], Flags]) -> Array:
         soon = in_time(at_place(batches, middle))
         first, last = np.where(soon, middle, first), np.where(soon, last, middle - 1)
     return at_place(batches, first)
-
-
-def seconds_by_bound(parts: Iterable[Timed], rows: int) -> Array:
-    """Seconds of a step by what binds them, [bounds, rows], in the order of BOUNDS."""
-    by_bound = np.zeros((len(BOUNDS), rows, 1))
-    for part in parts:
-        for index, bound in enumerate(BOUNDS):
-            if (binding := part.is_bound_by(bound)) is not False:
-                by_bound[index] += part.seconds * binding
-    return by_bound[..., 0]
 
 
 def settled(needs: Needs, step: Callable[[Array], Array], most: Array, replicas: Array) -> tuple[Array, Array]:

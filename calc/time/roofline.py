@@ -12,7 +12,7 @@ from calc.formats import WeightFormat
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
-from calc.time.arrays import Indices, either, first_alike, larger, occurs
+from calc.time.arrays import Array, Indices, either, first_alike, larger, occurs
 from calc.time.efficiency import (
     SERVING_SHARES,
     Conditions,
@@ -29,6 +29,7 @@ from calc.time.time_operations import Demand, Operation, What
 
 Work = What | Literal["communication", "host", "elementwise", "unpacking", "softmax"]
 Bound = Literal["compute", "bandwidth", "link", "host"]
+BOUNDS: tuple[Bound, ...] = get_args(Bound)
 HALF: tuple[Dtype, ...] = ("bf16", "fp16", "fp32")
 ARITHMETIC: dict[WeightFormat, tuple[Dtype, ...]] = {
     "fp32": ("fp32",),
@@ -281,7 +282,7 @@ class Timed(NamedTuple):
 
     @property
     def bound(self) -> Bound:
-        return next(bound for bound in get_args(Bound) if self.is_bound_by(bound))
+        return next(bound for bound in BOUNDS if self.is_bound_by(bound))
 
 
 def timed(operation: Operation, on: Machine) -> Timed:
@@ -338,9 +339,16 @@ def shared_tokens(on: Machine, dcp: Any, layers: Any, nbytes: Any) -> Seconds:
     return either(dcp == 1, 0.0, 3 * layers * on.all_reduce + (dcp - 1) * nbytes / on.link)
 
 
+def seconds_by_bound(parts: Iterable[Timed], rows: int = 1) -> Array:
+    """Seconds of a step by what binds them, [bounds, rows], in the order of BOUNDS."""
+    by_bound = np.zeros((len(BOUNDS), rows, 1))
+    for part in parts:
+        for index, bound in enumerate(BOUNDS):
+            if (binding := part.is_bound_by(bound)) is not False:
+                by_bound[index] += part.seconds * binding
+    return by_bound[..., 0]
+
+
 def binds(parts: Iterable[Timed]) -> Bound:
     """The bound of the most time."""
-    times: dict[Bound, float] = {}
-    for part in parts:
-        times[part.bound] = times.get(part.bound, 0.0) + float(part.seconds)
-    return max(times, key=lambda bound: times[bound])
+    return BOUNDS[int(seconds_by_bound(parts).argmax())]

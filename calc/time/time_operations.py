@@ -262,18 +262,16 @@ def demand(
     precision: Precision,
     layout: Layout,
     *stage: range,
-    included: frozenset[str] = frozenset(),
     file: StoredAs = stored,
     states: StateBytes = state_bytes,
     like: Demand | None = None,
 ) -> Demand:
-    """Work of one rank of a stage, in one piece or several, its weights stored as in an engine's files; `included` are
-    tensors that do not count as the model's and run too (a draft layer's); `states` gives bytes of recurrent state;
-    `like` is a demand of this rank in other formats."""
+    """Work of one rank of a stage, in one piece or several, its weights stored as in an engine's files; `states` gives
+    bytes of recurrent state; `like` is a demand of this rank in other formats."""
     whole, rank = unrolled(whole), unrolled(rank)
-    done = like or computed(whole, rank, layout, *stage, included=included, states=states)
+    done = like or computed(whole, rank, layout, *stage, states=states)
     pieces = file(whole, precision, rank)
-    weights, quantized = stored_products(rank, pieces, *stage, included=included)
+    weights, quantized = stored_products(rank, pieces, *stage)
     attending = attending_mixers(rank, *stage)
     table = next(piece for piece in pieces if piece.tensor.component == "embedding")
     return replace(
@@ -296,11 +294,10 @@ def computed(
     rank: Architecture,
     layout: Layout,
     *stage: range,
-    included: frozenset[str] = frozenset(),
     states: StateBytes = state_bytes,
 ) -> Demand:
     """A rank's demand without what depends on formats: bytes of weights and cache, and the width of activations."""
-    matrices = matrices_within(rank, *stage, included=included)
+    matrices = matrices_within(rank, *stage)
     blocks = blocks_within(rank, *stage)
     attending = attending_mixers(rank, *stage)
     recurrent = [(mixer, len(block.layers)) for block in blocks for mixer in block.recurrences]
@@ -409,15 +406,12 @@ def product_of(architecture: Architecture, tensor: Tensor) -> Product:
     return tensor.component
 
 
-def matrices_within(
-    architecture: Architecture, *stage: range, included: frozenset[str] = frozenset()
-) -> list[tuple[Product, Tensor, int]]:
-    """Every matrix of a stage, in one piece or several, with its product and the number of layers that hold it;
-    `included` are tensors listed apart that run too."""
+def matrices_within(architecture: Architecture, *stage: range) -> list[tuple[Product, Tensor, int]]:
+    """Every matrix of a stage, in one piece or several, with its product and the number of layers that hold it."""
     return [
         (product_of(architecture, tensor), tensor, copies_within(architecture, tensor, *stage))
         for tensor in architecture.tensors()
-        if is_multiplied(tensor) and (tensor.excluded_as is None or tensor.excluded_as in included)
+        if is_multiplied(tensor) and tensor.excluded_as is None
     ]
 
 
@@ -443,15 +437,14 @@ def touched(experts: Any, top_k: Any, tokens: Any) -> Any:
 
 
 def stored_products(
-    architecture: Architecture, pieces: Iterable[Piece], *stage: range, included: frozenset[str] = frozenset()
+    architecture: Architecture, pieces: Iterable[Piece], *stage: range
 ) -> tuple[dict[Product, int], dict[Product, bool]]:
     """Bytes of the weights of a stage by the product that reads them, the rest by component, all experts included; and
     whether most of a product's weights, in the whole model, are stored in fewer than 16 bits."""
     sizes, narrow = dict[Product, int](), dict[Product, int]()
-    counted = included | {None}
     for tensor, form, a_layer, nbytes, _ in pieces:
         product = product_of(architecture, tensor)
-        if tensor.excluded_as in counted:
+        if tensor.excluded_as is None:
             copies = a_layer * copies_within(architecture, tensor, *stage)
             sizes[product] = sizes.get(product, 0) + copies * nbytes
         if is_multiplied(tensor):
