@@ -87,16 +87,16 @@ def manifest(server: Server, kind: ManifestKind, node: int = 8) -> str:
     return text
 
 
-def container(server: Server, name: str) -> dict[str, Any]:
+def pod(server: Server, name: str) -> dict[str, Any]:
     """Shared memory is for tensor-parallel ranks, which talk through it."""
-    limits = {server.resource: server.gpus}
-    return {
+    shm = {"name": "shm", "emptyDir": {"medium": "Memory"}}
+    container = {
         "name": name,
         "image": server.image_name,
         "command": server.command,
         "ports": [{"containerPort": server.image.port, "protocol": "TCP"}],
         "env": [SECRET],
-        "resources": {"limits": limits},
+        "resources": {"limits": {server.resource: server.gpus}},
         "startupProbe": {
             "httpGet": {"path": "/health", "port": server.image.port},
             "periodSeconds": 10,
@@ -105,11 +105,7 @@ def container(server: Server, name: str) -> dict[str, Any]:
         "readinessProbe": {"httpGet": {"path": "/health", "port": server.image.port}, "periodSeconds": 5},
         "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
     }
-
-
-def pod(server: Server, name: str) -> dict[str, Any]:
-    shm = {"name": "shm", "emptyDir": {"medium": "Memory"}}
-    return {"containers": [container(server, name)], "volumes": [shm]}
+    return {"containers": [container], "volumes": [shm]}
 
 
 def deployment(server: Server) -> dict[str, Any]:

@@ -1,11 +1,11 @@
 """python -m calc plan MODEL: which hardware, laid out how, how fast, at what price; with --train of a training run."""
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS, native
-from calc.hardware import GPU, find_gpu, usual_gpus
+from calc.hardware import find_gpu, usual_gpus
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from calc.serving.engines.launch import Launch
 from calc.time import (
@@ -18,7 +18,6 @@ from calc.time import (
     stated_price,
     training_plan_report,
 )
-from calc.time.efficiency import Edits
 from calc.time.plan_report import PlanReport, plan_report
 from calc.training import RECIPES, TrainingWorkload
 from cli.command import add_engine_flags, chosen_config, chosen_engine, chosen_gpus, draft_model, served
@@ -87,7 +86,17 @@ def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
     gpus, prices = chosen_gpus(arguments.gpu), dict(map(stated_price, arguments.price))
     edits, node = stated_shares(given), stated_node(given)
     if arguments.train:
-        return run_training_plan(config, given, gpus, prices, edits, node)
+        return training_plan_report(
+            config,
+            filled(TrainingNeeds, given),
+            gpus=gpus or usual_gpus(),
+            model=arguments.model,
+            work=filled(TrainingWorkload, {name: given[name] for name in WORK if name in given}),
+            recipe=RECIPES[given.get("recipe", "master")],
+            node=node,
+            prices=prices,
+            edits=edits,
+        )
     weights: list[Any] = arguments.weights or [None]
     caches: list[Any] = arguments.kv or [None]
     engine = chosen_engine(given | {"engine": arguments.engine or DEFAULT_ENGINE}, draft_model(given))
@@ -185,27 +194,6 @@ def add_training_plan_options(parser: argparse.ArgumentParser) -> None:
     add_fields(group, TrainingNeeds)
     add_fields(group, TrainingWorkload, WORK)
     group.add_argument("--recipe", choices=tuple(RECIPES), help="mixed precision (default master)")
-
-
-def run_training_plan(
-    config: Mapping[str, Any],
-    given: Mapping[str, Any],
-    gpus: list[GPU] | None,
-    prices: Mapping[str, float],
-    edits: Edits,
-    node: int,
-) -> TrainingPlanReport:
-    return training_plan_report(
-        config,
-        filled(TrainingNeeds, given),
-        gpus=gpus or usual_gpus(),
-        model=given["model"],
-        work=filled(TrainingWorkload, {name: given[name] for name in WORK if name in given}),
-        recipe=RECIPES[given.get("recipe", "master")],
-        node=node,
-        prices=prices,
-        edits=edits,
-    )
 
 
 def training_plan_table(report: TrainingPlanReport) -> str:

@@ -29,7 +29,8 @@ def smallest(gpus: Iterable[GPU], serving: Serving, workload: Workload) -> Choic
     runs the engine's current version, as it is, and where several are asked for it can be linked to others."""
     for gpu in able(gpus, serving.engine.support, serving.layout.gpus):
         if (layout := does(gpu, serving, workload)) is not None:
-            return chosen(gpu, layout)
+            usd = price_of(gpu.id)
+            return Choice(gpu=gpu.id, layout=layout, usd_per_hour=None if usd is None else usd * layout.gpus)
     return None
 
 
@@ -72,11 +73,6 @@ def cheapest(
         if layout is not None and (best is None or usd * layout.gpus < (best.usd_per_hour or 0)):
             best = Choice(gpu=gpu.id, layout=layout, usd_per_hour=usd * layout.gpus)
     return best
-
-
-def chosen(gpu: GPU, layout: Layout) -> Choice:
-    usd = price_of(gpu.id)
-    return Choice(gpu=gpu.id, layout=layout, usd_per_hour=None if usd is None else usd * layout.gpus)
 
 
 def able_to_train(gpus: Iterable[GPU], step: Training) -> list[GPU]:

@@ -6,7 +6,7 @@ bound by memory.
 Figures may be numbers or arrays of them; `calc.time.time_paper` puts symbols in their place.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -56,27 +56,22 @@ class PassPart:
     new: Any
     past: Any = 0
     decodes: bool = False  # latent attention then works on the latents themselves, DeepSeek-V2 section 2.1.2
+    causal: bool = True  # else every token sees every other: how PyTorch's FlopCounterMode counts attention
 
     @property
     def tokens(self) -> Any:
         return self.sequences * self.new
 
     def pairs(self, window: int | None = None) -> Any:
-        """Query-key pairs that causal attention computes."""
+        """Query-key pairs that attention computes."""
+        if not self.causal:
+            return self.sequences * self.new * (self.past + self.new)
         return self.sequences * (visible(self.past + self.new, window) - visible(self.past, window))
 
     def context(self, window: int | None = None) -> Any:
         """Tokens whose keys and values are read, of all sequences."""
         length = self.past + self.new
         return self.sequences * (length if window is None else lesser(length, window))
-
-
-@dataclass(frozen=True, slots=True)
-class Whole(PassPart):
-    """The pass where every token sees every other: how PyTorch's FlopCounterMode counts attention."""
-
-    def pairs(self, window: int | None = None) -> Any:
-        return self.sequences * self.new * (self.past + self.new)
 
 
 @dataclass(frozen=True)
@@ -194,48 +189,36 @@ class Demand:
     def operations(self, forward: Forward) -> tuple[Operation, ...]:
         return (*self.products(forward), *self.attention(forward))
 
-    def rows(self, product: Product, forward: Forward) -> Any:
-        """Rows that go through a product."""
-        match product:
-            case "lm_head":
-                return forward.logits
-            case "experts_routed" if self.routing is not None:
-                return self.routing.rows(forward.tokens)
-            case "latents":
-                return forward.sum(lambda part: part.tokens if part.decodes else part.context())
-            case "image":
-                return 0
-        return forward.tokens
-
-    def weights_read(self, product: Product, forward: Forward) -> Any:
-        """Bytes of weights that a product reads: rows of the embedding, experts that some token chooses."""
-        weights = self.weights.get(product, 0)
+    def passed(self, product: Product, forward: Forward) -> tuple[Any, Any]:
+        """Rows that go through a product, and bytes of weights that it reads: of the embedding rows, of routed experts
+        those that some token chooses."""
+        weights, tokens = self.weights.get(product, 0), forward.tokens
         match product:
             case "embedding":
-                return forward.tokens * self.table_row
-            case "experts_routed" if self.routing is not None:
-                return weights * self.routing.touched(forward.tokens)
+                return tokens, tokens * self.table_row
             case "lm_head":
-                return weights + self.tied_head
+                return forward.logits, weights + self.tied_head
+            case "experts_routed" if self.routing is not None:
+                return self.routing.rows(tokens), weights * self.routing.touched(tokens)
+            case "latents":
+                return forward.sum(lambda part: part.tokens if part.decodes else part.context()), weights
             case "image":
-                return 0
-        return weights
+                return 0, 0
+        return tokens, weights
 
-    def products(self, forward: Forward) -> list[Operation]:
-        return [
-            Operation(
+    def products(self, forward: Forward) -> Iterator[Operation]:
+        for product in {**self.flops, **self.weights}:
+            rows, weights = self.passed(product, forward)
+            yield Operation(
                 what=product,
-                flops=(rows := self.rows(product, forward)) * self.flops.get(product, 0),
-                weights=self.weights_read(product, forward),
+                flops=rows * self.flops.get(product, 0),
+                weights=weights,
                 activations=rows * self.elements.get(product, 0) * self.width,
                 quantized=self.quantized.get(product, False),
             )
-            for product in {**self.flops, **self.weights}
-        ]
 
-    def attention(self, forward: Forward) -> list[Operation]:
+    def attention(self, forward: Forward) -> Iterator[Operation]:
         """Attention over the cache, and recurrences, of all layers together."""
-        passes = []
         if self.pairs:
             flops = forward.sum(
                 lambda part: sum(
@@ -245,10 +228,9 @@ class Demand:
             bits = forward.sum(self.bits_read)
             cache = (bits + forward.tokens * self.written) / 8
             taken = 2 * forward.tokens * self.queries * self.width
-            passes.append(Operation("scores", flops, cache=cache, activations=taken))
+            yield Operation("scores", flops, cache=cache, activations=taken)
         if occurs(self.state):
-            passes.append(Operation("scan", forward.tokens * self.scan, cache=forward.sequences * self.state))
-        return passes
+            yield Operation("scan", forward.tokens * self.scan, cache=forward.sequences * self.state)
 
     def bits_read(self, part: PassPart) -> Any:
         """Bits of cache that a part reads: in decode a rank's share of the tokens; a prompt's is read by each."""

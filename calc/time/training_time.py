@@ -25,7 +25,7 @@ from calc.time.efficiency import (
 )
 from calc.time.estimate import ENDS, End, Estimate
 from calc.time.roofline import UNKNOWN, Bound, Timed, Work, arithmetic, path, path_gb_s
-from calc.time.time_operations import Demand, Forward, Operation, PassPart, What, Whole, demand, touched
+from calc.time.time_operations import Demand, Forward, Operation, PassPart, What, demand, touched
 from calc.training import WIDTH, Recipe, Recompute, TrainingLayout, TrainingWorkload, check_schedule
 
 MS = 1000
@@ -378,7 +378,7 @@ class TrainingSpeed(RankDemands):
     def model_flops(self, *, causal: bool = False) -> float:
         """FLOPs of a token, forward and backward, nothing recomputed; of all pairs, or those that attend."""
         length = self.work.sequence
-        part = PassPart(1, length) if causal else Whole(1, length)
+        part = PassPart(1, length, causal=causal)
         products = 3 if self.work.trains_base else 2  # frozen weights have no gradient
         passes = (
             (3 if operation.what == "scores" else products, operation)

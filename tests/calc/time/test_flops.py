@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from calc import Architecture, Layout, Precision
-from calc.time.time_operations import Demand, Forward, PassPart, Whole, decode, demand, prefill, unrolled
+from calc.time.time_operations import Demand, Forward, PassPart, decode, demand, prefill, unrolled
 from presets import models
 from tests import load
 
@@ -23,7 +23,7 @@ def of(model: str, layout: Layout | None = None) -> Demand:
 
 def whole_pass(row: dict[str, object]) -> dict[str, int]:
     tokens = int(str(row["tokens"]))
-    every = Forward((Whole(1, tokens),), logits=tokens)
+    every = Forward((PassPart(1, tokens, causal=False),), logits=tokens)
     return {operation.what: operation.flops for operation in of(str(row["model"])).operations(every)}
 
 
