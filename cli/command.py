@@ -2,22 +2,24 @@
 
 import argparse
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TextIO
 
-from calc import Architecture, Layout, Report, TrainingReport, Workload, report
+from calc import Architecture, Layout, Report, TrainingReport, Workload
 from calc.errors import shown
 from calc.families import as_llama, knows, override
 from calc.formats import CACHE_FORMATS, HF_QUANT_CONFIG, WEIGHT_FORMATS, native, with_hf_quant_config
 from calc.hardware import GPU, find_gpu, usual_gpus
+from calc.serving import Serving, laid_out_report
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
+from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import LOCAL
 from calc.text import MAX_CHARACTERS, parse_config, parse_value
 from calc.time import StepComparison, compared_steps
 from calc.time.step_report import step_time_of
-from calc.time.time_report import time_of
+from calc.time.time_report import time_report
 from calc.training import Together
 from cli.options import (
     Parser,
@@ -197,18 +199,23 @@ def trained(config: dict[str, Any], arguments: argparse.Namespace) -> TrainingRe
 def run_one(arguments: argparse.Namespace) -> tuple[Report | TrainingReport, Times | None, dict[str, Together]]:
     given, config = vars(arguments), chosen_config(arguments)
     check_options(given)
-    gpus, machine = chosen_gpus(arguments.gpu), {"edits": stated_shares(given), "node": stated_node(given)}
-    draft = None if arguments.train else draft_model(given)
-    result = trained(config, arguments) if arguments.train else run_serving(config, given, gpus, draft)
-    others = spread(config, result) if isinstance(result, TrainingReport) and not arguments.json else {}
-    return result, times(config, result, gpus, draft, machine) if arguments.time else None, others
+    gpus, edits, node = chosen_gpus(arguments.gpu), stated_shares(given), stated_node(given)
+    first = (gpus or usual_gpus())[0]
+    timed: Times | None = None
+    if arguments.train:
+        result = trained(config, arguments)
+        if arguments.time:
+            timed = step_time_of(Architecture.from_config(config), result, first, edits=edits, node=node)
+        return result, timed, {} if arguments.json else spread(config, result)
+    serving, report = run_serving(config, given, gpus)
+    if arguments.time:
+        timed = time_report(serving, first, report.scenario.workload, edits=edits, node=node)
+    return report, timed, {}
 
 
-def run_serving(
-    config: dict[str, Any], given: dict[str, Any], gpus: list[GPU] | None, draft: Architecture | None
-) -> Report:
-    engine, kv = chosen_engine(given, draft), None if given["kv"] == "auto" else given["kv"]
-    return report(
+def run_serving(config: dict[str, Any], given: dict[str, Any], gpus: list[GPU] | None) -> tuple[Serving, Report]:
+    engine, kv = chosen_engine(given), None if given["kv"] == "auto" else given["kv"]
+    return laid_out_report(
         config,
         model=given["model"],
         workload=filled(Workload, given),
@@ -220,9 +227,12 @@ def run_serving(
     )
 
 
-def chosen_engine(given: dict[str, Any], draft: Architecture | None) -> Any:
-    """The engine with its flags. Raises ConfigError for those of another."""
+def chosen_engine(given: dict[str, Any]) -> Engine:
+    """The engine with its flags, and with the model that guesses tokens where they name one. Raises ConfigError for
+    flags of another engine."""
     engine = ENGINES[given["engine"]]
+    name = None if engine.draft_option is None else given.get(engine.draft_option)
+    draft = None if name is None else Architecture.from_config(load(name))
     own = engine.options_type.model_fields
     foreign = {name: other for other in ENGINES.values() for name in other.options_type.model_fields if name not in own}
     for name, other in foreign.items():
@@ -231,27 +241,6 @@ def chosen_engine(given: dict[str, Any], draft: Architecture | None) -> Any:
     if given.get("prefill_tokens") is not None:
         given = {engine.step_option: given["prefill_tokens"], **given}
     return engine(filled(engine.options_type, given), draft)
-
-
-def draft_model(given: dict[str, Any]) -> Architecture | None:
-    """The model that guesses tokens, where one is named. Raises ConfigError."""
-    option = ENGINES[given["engine"] or DEFAULT_ENGINE].draft_option
-    name = None if option is None else given.get(option)
-    return None if name is None else Architecture.from_config(load(name))
-
-
-def times(
-    config: Mapping[str, Any],
-    report: Report | TrainingReport,
-    gpus: Sequence[GPU] | None,
-    draft_model: Architecture | None,
-    machine: Mapping[str, Any],
-) -> Times:
-    """Times on the first GPU that is asked about; `machine` says shares and the GPUs of a node."""
-    gpu = (gpus or usual_gpus())[0]
-    if isinstance(report, TrainingReport):
-        return step_time_of(Architecture.from_config(config), report, gpu, **machine)
-    return time_of(config, report, gpu, draft_model=draft_model, **machine)
 
 
 def written(result: Report | TrainingReport | StepComparison, others: dict[str, Together]) -> str:

@@ -15,7 +15,7 @@ from calc.serving.shared_gpus import GPUShare, Neighbour, Server, SharedGPUs, sh
 from calc.training import TrainingVerdict
 from calc.units import GIB
 from cli import command
-from cli.command import chosen_config, chosen_engine, chosen_gpus, draft_model, load, run_one, served
+from cli.command import chosen_config, chosen_engine, chosen_gpus, load, run_one, served
 from cli.options import Parser, as_json, bad_question, filled
 
 FITS, FITS_NOT, FITS_IF = 0, 1, 3
@@ -71,7 +71,7 @@ def sharing(arguments: Any, gpus: list[GPU]) -> SharedGPUs:
         raise bad_question("Several models share the GPUs of one kind: name one with --gpu.", "gpu")
     if given["train"]:
         raise bad_question("Only models that are served share GPUs here, not training steps.", "train")
-    engine = chosen_engine(given, draft_model(given))
+    engine = chosen_engine(given)
     kv = None if given["kv"] == "auto" else given["kv"]
     workload, formats = filled(Workload, given), (given["weights"], kv)
     first = Server(given["model"], chosen_config(arguments), engine, workload, *formats, served=served(arguments))

@@ -89,14 +89,14 @@ def manifest(server: Server, kind: ManifestKind, node: int = 8) -> str:
 
 def pod(server: Server, name: str) -> dict[str, Any]:
     """Shared memory is for tensor-parallel ranks, which talk through it."""
-    shm = {"name": "shm", "emptyDir": {"medium": "Memory"}}
+    limits, shm = {server.resource: server.gpus}, {"name": "shm", "emptyDir": {"medium": "Memory"}}
     container = {
         "name": name,
         "image": server.image_name,
         "command": server.command,
         "ports": [{"containerPort": server.image.port, "protocol": "TCP"}],
         "env": [SECRET],
-        "resources": {"limits": {server.resource: server.gpus}},
+        "resources": {"limits": limits},
         "startupProbe": {
             "httpGet": {"path": "/health", "port": server.image.port},
             "periodSeconds": 10,

@@ -20,7 +20,7 @@ from calc.time import (
 )
 from calc.time.plan_report import PlanReport, plan_report
 from calc.training import RECIPES, TrainingWorkload
-from cli.command import add_engine_flags, chosen_config, chosen_engine, chosen_gpus, draft_model, served
+from cli.command import add_engine_flags, chosen_config, chosen_engine, chosen_gpus, served
 from cli.manifests import KINDS, Server, manifest
 from cli.options import (
     Parser,
@@ -99,7 +99,7 @@ def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
         )
     weights: list[Any] = arguments.weights or [None]
     caches: list[Any] = arguments.kv or [None]
-    engine = chosen_engine(given | {"engine": arguments.engine or DEFAULT_ENGINE}, draft_model(given))
+    engine = chosen_engine(given | {"engine": arguments.engine or DEFAULT_ENGINE})
     return plan_report(
         config,
         filled(Needs, given),

@@ -16,6 +16,7 @@ from calc.families import override
 from calc.families.gguf import config_of
 from calc.hardware.computer import Computer
 from calc.hardware.parallel import Layout
+from calc.serving import laid_out_report
 from calc.serving.derivation import Derivations
 from calc.serving.engines import ENGINES
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
@@ -27,7 +28,7 @@ from calc.time.fitting import fitting, in_formats
 from calc.time.local import best_file
 from calc.time.plan import Needs
 from calc.time.plan_report import plan_report
-from calc.time.time_report import time_of
+from calc.time.time_report import time_report
 from calc.time.training_plan import TrainingNeeds, training_plan_report
 from calc.verify.checkpoint import read_safetensors
 from calc.verify.compare import compare
@@ -94,9 +95,11 @@ class Doors:
     def drafts(self):
         engine = started("llamacpp", LlamaCppOptions(model_draft="Qwen/Qwen3-0.6B"))
         config, asked = models()["Qwen/Qwen3-8B"].config, Precision(weights="Q4_K_M")
-        found = report(config, engine=engine, precision=asked, workload=Workload(context=512), gpus=self.gpus)
+        serving, found = laid_out_report(
+            config, engine=engine, precision=asked, workload=Workload(context=512), gpus=self.gpus
+        )
         yield found.model_dump()
-        yield time_of(config, found, *self.gpus, draft_model=engine.draft_model).model_dump()
+        yield time_report(serving, *self.gpus, found.scenario.workload).model_dump()
 
     def llamacpp(self):
         options = LlamaCppOptions()

@@ -1,6 +1,6 @@
 """Report of times: a decode step and a prompt; and where passes stand under the roofline."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from calc.errors import ConfigError, Frozen, Message
@@ -9,11 +9,9 @@ from calc.hardware.gpu import GPU
 from calc.hardware.overhead import Overhead
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.rules import Question
 from calc.serving.memory import Allocation, Serving
-from calc.serving.report import Report
 from calc.serving.verdict import ON_HOST
 from calc.serving.workload import Workload
 from calc.time.efficiency import Edits
@@ -108,23 +106,6 @@ def on_gpus_alone(serving: Serving, gpu: GPU, workload: Workload) -> Allocation:
     if allocation.serving.engine.leaves_on_host(serving.architecture, serving.layout.gpus):
         raise ConfigError(ON_HOST, "time")
     return allocation
-
-
-def time_of(
-    config: Mapping[str, Any],
-    report: Report,
-    gpu: GPU,
-    *,
-    draft_model: Architecture | None = None,
-    edits: Edits | None = None,
-    node: int = 8,
-) -> TimeReport:
-    """Times of a report's scenario on a GPU; `draft_model` is the one that the engine's flags name."""
-    scenario = report.scenario
-    engine = ENGINES[scenario.engine](scenario.options, draft_model)
-    model = Architecture.from_config(config)
-    serving = Serving.of(model, engine, scenario.precision, scenario.layout, scenario.overhead)
-    return time_report(serving, gpu, scenario.workload, edits=edits, node=node)
 
 
 def by_operation(parts: Iterable[Timed]) -> tuple[OperationTime, ...]:

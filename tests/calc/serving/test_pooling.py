@@ -4,8 +4,9 @@ import pytest
 
 from calc import Architecture, ConfigError, Layout, Workload, report, training_report
 from calc.hardware.gpus import gpus
+from calc.serving import laid_out_report
 from calc.serving.engines import ENGINES
-from calc.time.time_report import time_of
+from calc.time.time_report import time_report
 from calc.units import GIB
 from presets import models
 
@@ -106,9 +107,10 @@ def test_what_makes_no_tokens_is_neither_timed_nor_trained():
         report(config, workload=Workload(context=512, generated=8))
     with pytest.raises(ConfigError, match="losses are over texts"):
         training_report(config)
+    serving, weighed = laid_out_report(config, gpus=[H100])
     with pytest.raises(ConfigError, match="The speed of models"):
-        time_of(config, report(config, gpus=[H100]), H100)
-    assert not report(config, gpus=[H100]).verdicts[0].serves
+        time_report(serving, H100, weighed.scenario.workload)
+    assert not weighed.verdicts[0].serves
 
 
 @pytest.mark.parametrize("family", ["mpnet", "deberta-v2"])

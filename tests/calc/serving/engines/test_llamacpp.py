@@ -7,6 +7,7 @@ import pytest
 from benchmarks.accuracy.llamacpp import ours as buffers_of
 from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload, report
 from calc.formats.gguf_file import model_file
+from calc.serving import laid_out_report
 from calc.serving.derivation import Derivations
 from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.graph import forward
@@ -16,10 +17,10 @@ from calc.serving.engines.llamacpp.placement import Placement
 from calc.serving.engines.llamacpp.slots import COPIES
 from calc.serving.memory import Serving
 from calc.time import cheapest, smallest
-from calc.time.time_report import time_of
+from calc.time.time_report import time_report
 from calc.units import MIB
 from cli.command import parser, run
-from presets import architecture_of, gpus, models, started
+from presets import gpus, models, started
 from tests import load
 from tests.cases import in_one_test
 
@@ -271,9 +272,9 @@ def test_a_draft_model_pays_where_it_is_faster(draft, said):
     """One that is the model itself takes a step for each token, and one more to look at them."""
     config, gpu = models()["Qwen/Qwen3-8B"].config, gpus()["rtx-4090"]
     engine = started("llamacpp", LlamaCppOptions(model_draft=draft))
-    weighed = report(config, engine=engine, precision=Precision(weights="Q4_K_M"), gpus=[gpu])
+    serving, weighed = laid_out_report(config, engine=engine, precision=Precision(weights="Q4_K_M"), gpus=[gpu])
     assert any("The draft's memory is included" in str(sentence) for sentence in weighed.assumptions)
-    assert said in str(time_of(config, weighed, gpu, draft_model=architecture_of(draft)).assumptions[-1])
+    assert said in str(time_report(serving, gpu, weighed.scenario.workload).assumptions[-1])
 
 
 @pytest.mark.parametrize(
