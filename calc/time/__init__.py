@@ -30,7 +30,6 @@ from calc.time.prices import price_of, prices, stated_price
 from calc.time.step_report import ComparedStep, StepComparison, compared_steps, training_speed_of
 from calc.time.time_report import (
     OperatingPoint,
-    OperationTime,
     Reply,
     operating_points,
     reply,

@@ -80,7 +80,6 @@ class Wave(NamedTuple):
     """Completions that are generated together, and how often so many are."""
 
     times: int
-    completions: int
     steps: int  # behind the first token of each
     prompts_s: float
     decode_s: float
@@ -174,7 +173,7 @@ class ObjectiveSpeed:
         def wave(times: int, count: int) -> Wave:
             prompts = speed.prompt(-(-count // group), max(1, objective.prompt), end, limits.step_tokens)
             alone, together = (float(speed.step(n, context, end)) for n in (1, count))
-            return Wave(times, count, steps, float(prompts), alone + left * (together - alone))
+            return Wave(times, steps, float(prompts), alone + left * (together - alone))
 
         times, others = divmod(engine.sequences, at_once)
         return tuple(wave(*of) for of in ((times, at_once), (1, others)) if all(of))

@@ -77,17 +77,16 @@ def time_report(
     chunk = on_gpus_alone(serving, gpu, workload).limits.step_tokens
     speed = speed_on(gpu, serving, edits=edits, node=node)
     batch, prompt = workload.batch, workload.prompt
-    decoded = decode_parts(speed, workload)
+    parts, step = decode_step(speed, workload)
     passed = speed.prompt_parts(share_of(batch, speed.layout.dp), prompt, "expected", chunk)
-    step = {end: step_seconds(parts) for end, parts in decoded.items()}
     first = {end: float(speed.prompt(batch, prompt, end, chunk)) for end in ENDS}
     return TimeReport(
         gpu=gpu.id,
         decode=DecodeTime(
             step_ms=Estimate.over(lambda end: MS * step[end]),
             tokens_per_s=Estimate.over(lambda end: batch / step[end]),
-            bound=binds(decoded["expected"]),
-            operations=by_operation(decoded["expected"]),
+            bound=binds(parts),
+            operations=by_operation(parts),
         ),
         prefill=PrefillTime(
             ttft_ms=Estimate.over(lambda end: MS * first[end]),
@@ -187,13 +186,12 @@ def reply(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = 
     better, `node` the GPUs of a node."""
     chunk = on_gpus_alone(serving, gpu, workload).limits.step_tokens
     speed = speed_on(gpu, serving, edits=edits, node=node)
-    parts, batch = decode_parts(speed, workload), workload.batch
-    seconds = {end: step_seconds(parts[end]) for end in ENDS}
+    (parts, seconds), batch = decode_step(speed, workload), workload.batch
     return Reply(
         tokens_per_s_per_user=Estimate.over(lambda end: 1 / seconds[end]),
         tokens_per_s=Estimate.over(lambda end: batch / seconds[end]),
         ttft_ms=Estimate.over(lambda end: MS * float(speed.prompt(1, workload.prompt, end, chunk))),
-        bound=binds(parts["expected"]),
+        bound=binds(parts),
         origin=origin(serving.architecture, gpu, serving.engine.name),
     )
 
@@ -204,13 +202,11 @@ def user_rate(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | Non
     return 1 / float(speed.step(workload.batch, halfway(workload), "expected"))
 
 
-def decode_parts(speed: Speed, workload: Workload) -> dict[End, tuple[Timed, ...]]:
-    """Parts of a decode step of the batch, halfway through the output, by end of the range."""
-    return {end: tuple(speed.decode_parts(workload.batch, halfway(workload), end)) for end in ENDS}
-
-
-def step_seconds(parts: Iterable[Timed]) -> float:
-    return float(sum(part.seconds for part in parts))
+def decode_step(speed: Speed, workload: Workload) -> tuple[tuple[Timed, ...], dict[End, float]]:
+    """Parts of a decode step of the batch, halfway through the output, as expected, and its seconds by end of the
+    range."""
+    parts = {end: tuple(speed.decode_parts(workload.batch, halfway(workload), end)) for end in ENDS}
+    return parts["expected"], {end: float(sum(part.seconds for part in each)) for end, each in parts.items()}
 
 
 def usd_per_million(tokens_per_s: float, gpus: int, usd_per_gpu_hour: float) -> float:
