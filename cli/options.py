@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from calc.errors import ConfigError, Frozen, Message, printable, shown
 from calc.options import Option, made, options
+from calc.serving.engines import ENGINES
 from calc.time.efficiency import Edits, stated_share, without_effect
 from presets import preset_id
 
@@ -26,6 +27,8 @@ def unreadable(name: str, error: OSError) -> ConfigError:
     return bad_question("The file {name} can't be read: {why}.", name=shown(name), why=error.strerror)
 
 
+ENGINE_FIELDS = sorted({name for engine in ENGINES.values() for name in engine.options_type.model_fields})
+"""Names of all engines' options."""
 NODE = 8
 """GPUs of a node, where nothing is said."""
 

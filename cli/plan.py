@@ -23,6 +23,7 @@ from calc.training import RECIPES, TrainingWorkload
 from cli.command import add_engine_flags, chosen_config, chosen_engine, chosen_gpus, served
 from cli.manifests import KINDS, Server, manifest
 from cli.options import (
+    ENGINE_FIELDS,
     Parser,
     add_fields,
     add_node,
@@ -38,8 +39,7 @@ from cli.options import (
 from cli.tables import described
 
 WORK = ("sequence", "optimizer")
-OF_ENGINES = sorted({name for engine in ENGINES.values() for name in engine.options_type.model_fields})
-SERVING = (*Needs.model_fields, "weights", "kv", "engine", "max_gpus", "limit", *OF_ENGINES)
+SERVING = (*Needs.model_fields, "weights", "kv", "engine", "max_gpus", "limit", *ENGINE_FIELDS)
 OWN = (*TrainingNeeds.model_fields, *WORK, "recipe")
 MOST_GPUS, LISTED = 64, 20
 """GPUs in all and plans, where nothing is said."""

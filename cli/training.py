@@ -10,7 +10,6 @@ from calc.formats import Precision
 from calc.hardware import GPU, Layout, find_gpu
 from calc.model.architecture import Architecture
 from calc.serving import Workload
-from calc.serving.engines import ENGINES
 from calc.training import (
     METHODS,
     RECIPES,
@@ -34,7 +33,7 @@ from calc.training import (
     without_effect,
     workload_set_by,
 )
-from cli.options import add_fields, bad_question, filled, flag, refuse_idle
+from cli.options import ENGINE_FIELDS, add_fields, bad_question, filled, flag, refuse_idle
 
 WORKLOAD = tuple(name for name in TrainingWorkload.model_fields if name not in ("attention", "method"))
 WEIGHTS: tuple[str, ...] = get_args(Method)
@@ -96,8 +95,7 @@ def check_options(given: Mapping[str, Any]) -> None:
     for name, other in INSTEAD.items():
         if given.get(name) is not None:
             raise bad_question("{flag} has no effect with --train; use {other}.", name, flag=flag(name), other=other)
-    of_engines = {name for engine in ENGINES.values() for name in engine.options_type.model_fields}
-    serving = [*Workload.model_fields, "dcp", "prefill_tokens", "kv", "num_gpus", *sorted(of_engines)]
+    serving = [*Workload.model_fields, "dcp", "prefill_tokens", "kv", "num_gpus", *ENGINE_FIELDS]
     refuse_idle((name for name in serving if name not in TrainingWorkload.model_fields), given, train=True)
 
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from calc.errors import ConfigError, Frozen, Message, shown
 from calc.formats import WeightFormat
@@ -109,6 +109,12 @@ class Shares(Frozen):
             return estimate.expected
         return estimate.duration(end) if name.endswith(DURATIONS) else estimate.share(end)
 
+    def edited(self, edits: Edits, prefix: str = "") -> Self:
+        """Figures with a reader's edits, which have this before their names."""
+        names = ((name, f"{prefix}{name}") for name in type(self).model_fields)
+        known = {name: edits[stated] for name, stated in names if stated in edits}
+        return self.model_copy(update=known) if known else self
+
 
 class Efficiency(Shares):
     """Figures of a GPU under one engine. Shares are of printed peaks; some exceed 1: GeForce cards clock higher than
@@ -138,11 +144,6 @@ class Efficiency(Shares):
     all_reduce_us: Annotated[Estimate, Symbol("t_ar", "µs of a collective, whatever its size")]
     link: Annotated[Estimate, Symbol("η_l", "share of the link")]
     inter_node_gb_s: Annotated[Estimate, Symbol("l_net", "GB/s of a GPU to other nodes, one direction")]
-
-    def edited(self, edits: Edits) -> "Efficiency":
-        """Figures with a reader's edits."""
-        known = {name: edits[name] for name in SERVING_SHARES if name in edits}
-        return self.model_copy(update=known) if known else self
 
 
 SERVING_SHARES = tuple(Efficiency.model_fields)
@@ -212,9 +213,7 @@ def training_rows(at: Conditions, dtype: Dtype) -> Mapping[str, EfficiencyRow]:
 
 def training_efficiency(rows: Mapping[str, EfficiencyRow], edits: Edits | None = None) -> TrainingEfficiency:
     """Their figures, with what a reader knows better."""
-    own = {name: f"{OF_TRAINING}{name}" for name in rows}
-    stated = {name: edits[key] for name, key in own.items() if edits and key in edits}
-    return TrainingEfficiency(**{name: row.value for name, row in rows.items()} | stated)
+    return TrainingEfficiency(**{name: row.value for name, row in rows.items()}).edited(edits or {}, OF_TRAINING)
 
 
 def without_effect(edits: Edits, *, training: bool) -> Message | None:
