@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from calc.errors import ConfigError, Message
+from calc.errors import Message
 from calc.families.attention_rows import Attention, MixerOf
 from calc.families.feedforward_rows import Dense, Experts, FeedForwardOf, Times
 from calc.families.fields import Fields, Flag, LayerRule, ShapeOf, Size, number, true
@@ -106,14 +106,9 @@ def extras(
     )
 
 
-def looped(
-    c: Fields, layers: int, first: int, end: int, passes: int, block: Callable[[int], Block]
-) -> tuple[Block, ...]:
+def looped(layers: int, first: int, end: int, passes: int, block: Callable[[int], Block]) -> tuple[Block, ...]:
     """Layers of the checkpoint, of which those from `first` to before `end` run several times, pass after pass, and
-    keep a cache for each. Raises ConfigError where they end before they begin."""
-    if not first <= end <= layers:
-        sentence = "Layers {first:,} to {end:,} are to run several times, of {layers:,} layers."
-        raise ConfigError(Message(sentence, first=first, end=end, layers=layers))
+    keep a cache for each."""
     blocks, length = [], end - first
     for i in range(layers):
         runs = passes if first <= i < end else 1

@@ -139,15 +139,22 @@ def dory_kinds(c: Fields) -> Sequence[str]:
 
 def dory_loop(c: Fields) -> tuple[int, int, int, int]:
     """Layers of the checkpoint, the first that runs several times, the one behind the last, and how often they run."""
-    layers = len(c.once(dory_kinds, lambda: dory_kinds(c)))
-    halves = layers // c.size("num_hidden_layers")
-    first, behind = (halves * c.size(f"n_{name}_layers", 0) for name in ("input", "output"))
-    return layers, first, layers - behind, c.size("n_recurrent_loops")
+    layers, stated = len(c.once(dory_kinds, lambda: dory_kinds(c))), c.size("num_hidden_layers")
+    first, behind = (c.size(f"n_{name}_layers", 0) for name in ("input", "output"))
+    if first + behind > stated:
+        sentence = (
+            "n_input_layers {first:,} and n_output_layers {behind:,} together are more than num_hidden_layers "
+            "{stated:,}; they must be at most as many."
+        )
+        message = Message(sentence, first=first, behind=behind, stated=stated)
+        raise ConfigError(message, "n_output_layers", [max(0, stated - first)])
+    halves = layers // stated
+    return layers, halves * first, layers - halves * behind, c.size("n_recurrent_loops")
 
 
 def dory_runs(c: Fields) -> int:
     layers, first, end, loops = dory_loop(c)
-    return layers + (loops - 1) * max(0, end - first)
+    return layers + (loops - 1) * (end - first)
 
 
 def dory_recurrent(c: Fields) -> int:
@@ -183,7 +190,7 @@ def dory_shared(c: Fields) -> tuple[Block, ...]:
         )
 
     layers, first, end, loops = dory_loop(c)
-    return looped(c, layers, first, end, loops, block)
+    return looped(layers, first, end, loops, block)
 
 
 SQUARE = ("hidden_size", "hidden_size")
