@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from calc.families.encoders import siglip_layers
 from calc.families.fields import Fields
 from calc.families.tower_parts import (
     Layer,
     Tower,
     batch_statistics,
     images,
-    layers,
     numbers,
     patch,
     patches,
@@ -253,11 +253,9 @@ def over_time(path: str, width: int, frames: int, halvings: int, blocks: int) ->
 def janus(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Encoder, image generator, and the matrices between them and the language model."""
     d, path = c.size("hidden_size"), "model.vision_model"
-    yield from placed(path, with_biases({"embeddings.patch_embedding": patch(c), "post_layernorm": (d,)}))
-    yield f"{path}.embeddings.position_embedding.weight", (patches(c), d), 1
     normed = ("self_attn.q_norm", "self_attn.k_norm") if c.flag("use_qk_norm") else ()
     layer = Layer(out="self_attn.projection_layer", norms=(*Layer.norms, *normed), qkv_bias=c.flag("attention_bias"))
-    yield from layers(c, f"{path}.encoder.layers", layer, int(d * c.real("mlp_ratio")))
+    yield from siglip_layers(c, path, patch(c), patches(c), layer, int(d * c.real("mlp_ratio")))
     yield from aligner("model.aligner", d, c.size("projection_dim"), c.size("depth"))
     v = section(whole, "vq_config")
     words, wide, out = v.sizes("num_embeddings", "embed_dim", "projection_dim")

@@ -27,7 +27,7 @@ def matrices(model: Architecture, block: Block) -> tuple[Matrix, ...]:
             continue
         if ALWAYS_PLAIN.isdisjoint(path):
             rows, columns = tensor.shape
-            quantized.append(Matrix(path[-1], rows, columns, tensor.count // max(1, len(tensor.layers))))
+            quantized.append(Matrix(path[-1], rows, columns, tensor.a_layer))
     if block.moe is not None:
         for name, sides in pairs(block.moe.expert_shapes(model.hidden)):
             quantized.append(Matrix(name, *sides, block.moe.n_experts))
