@@ -39,8 +39,8 @@ def smoothed(model: Architecture, block: Block) -> Iterator[tuple[int, tuple[Mat
     again reads, and the matrices that are scaled. llm-compressor, `modifiers/transform/awq/mappings.py`: inputs of
     attention; its output where values are as wide as that reads; inputs of the feed-forward; what leads out of it."""
     for mixer in block.attentions:
-        shapes = dict(pairs(mixer.shapes(model.hidden)))
-        yield model.hidden, tuple(Matrix(name, *sides) for name, sides in shapes.items() if sides[1] == model.hidden)
+        shapes, read = dict(pairs(mixer.shapes(model.hidden))), getattr(mixer, "d_in", None) or model.hidden
+        yield read, tuple(Matrix(name, *sides) for name, sides in shapes.items() if sides[1] == read)
         values, out = shapes.get("v_proj"), shapes.get("o_proj")
         if values is not None and out is not None and values[0] == out[1]:
             yield out[1], (Matrix("o_proj", *out),)
