@@ -106,15 +106,18 @@ def extras(
     )
 
 
-def looped(layers: int, first: int, end: int, passes: int, block: Callable[[int], Block]) -> tuple[Block, ...]:
+def looped(
+    layers: int, first: int, end: int, passes: int, block: Callable[[int], Block], *, last_cached: bool = False
+) -> tuple[Block, ...]:
     """Layers of the checkpoint, of which those from `first` to before `end` run several times, pass after pass, and
-    keep a cache for each."""
+    keep a cache for each, or for the last alone."""
     blocks, length = [], end - first
     for i in range(layers):
         runs = passes if first <= i < end else 1
         begins = (passes - 1) * length if i >= end else 0
         places = tuple(begins + i + run * length for run in range(runs))
-        where = {"layers": places[:1], "places": places if runs > 1 else (), "begins": begins}
+        kept = places[-1:] if last_cached and runs > 1 else None
+        where = {"layers": places[:1], "places": places if runs > 1 else (), "begins": begins, "kept": kept}
         blocks.append(block(i).model_copy(update=where))
     return tuple(blocks)
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from calc.errors import ConfigError, Message, shown
+from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention, Either
 from calc.families.family import MTP, TWO_NORMS, Family, Weights, extras, looped
 from calc.families.feedforward_rows import Dense, Experts, no_feedforward
-from calc.families.fields import MAX_LAYERS, Fields, LayerRule
+from calc.families.fields import MAX_LAYERS, Fields, LayerRule, no_such_layer
 from calc.families.mamba import MAMBA_NAMES
 from calc.families.recurrent_rows import MAMBA2
 from calc.families.rotary import Rotary
@@ -124,6 +124,8 @@ def is_linear(part: str) -> LayerRule:
 # Dory: nGPT, arXiv:2410.01131, whose middle layers run several times; in checkpoints a layer is attention or a
 # feed-forward, of which transformers takes two for one
 
+DORY_CACHES = ("per_loop", "last_loop")
+"""Passes that keep a cache: each its own; or the last, which the others read and do not write."""
 DORY_ATTENTION = Attention(bias="attention_bias", gate="channels")
 
 
@@ -163,10 +165,9 @@ def dory_recurrent(c: Fields) -> int:
 
 
 def dory_shared(c: Fields) -> tuple[Block, ...]:
-    if c.get("recurrent_kv_cache_mode") not in (None, "per_loop"):
-        sentence = "recurrent_kv_cache_mode is {value}; it must be per_loop: each pass keeps a cache of its own."
-        message = Message(sentence, value=shown(c.get("recurrent_kv_cache_mode")))
-        raise ConfigError(message, "recurrent_kv_cache_mode", ["per_loop"])
+    mode = c.get("recurrent_kv_cache_mode")
+    if mode not in DORY_CACHES:
+        raise no_such_layer(mode, DORY_CACHES, "recurrent_kv_cache_mode")
     kinds, hidden = c.once(dory_kinds, lambda: dory_kinds(c)), c.size("hidden_size")
 
     def block(i: int) -> Block:
@@ -190,7 +191,7 @@ def dory_shared(c: Fields) -> tuple[Block, ...]:
         )
 
     layers, first, end, loops = dory_loop(c)
-    return looped(layers, first, end, loops, block)
+    return looped(layers, first, end, loops, block, last_cached=mode == "last_loop")
 
 
 SQUARE = ("hidden_size", "hidden_size")

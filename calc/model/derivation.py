@@ -336,7 +336,7 @@ def window_steps(
 
     blocks = zip(architecture.all_blocks, formulas.all_blocks, strict=True)
     for block, symbolic_block in blocks:
-        layers = len(block.runs_in)
+        layers = len(block.cached_in)
         for mixer, formula in zip(block.mixers, symbolic_block.mixers, strict=True):
             for window, symbolic, elements in zip((mixer.window, None), cached(formula), cached(mixer), strict=True):
                 add(window, symbolic, layers, elements)
