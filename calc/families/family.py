@@ -7,7 +7,7 @@ defaults.json, which follows the classes of transformers, and in further_default
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from calc.errors import Message
 from calc.families.attention_rows import Attention, MixerOf
@@ -116,8 +116,9 @@ def looped(
         runs = passes if first <= i < end else 1
         begins = (passes - 1) * length if i >= end else 0
         places = tuple(begins + i + run * length for run in range(runs))
-        kept = places[-1:] if last_cached and runs > 1 else None
-        where = {"layers": places[:1], "places": places if runs > 1 else (), "begins": begins, "kept": kept}
+        where: dict[str, Any] = {"layers": places[:1], "begins": begins}
+        if runs > 1:
+            where |= {"places": places, "cache_layers": places[-1:] if last_cached else None}
         blocks.append(block(i).model_copy(update=where))
     return tuple(blocks)
 

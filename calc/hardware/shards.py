@@ -57,8 +57,8 @@ def blocks_within(architecture: Architecture, *pieces: range) -> list[Block]:
         if where == block.layers and not block.places:
             stage_blocks.append(block)
         elif where:
-            kept = None if block.kept is None else places_within(block.kept, pieces)
-            stage_blocks.append(block.model_copy(update={"layers": where, "places": (), "kept": kept}))
+            cache_layers = None if block.cache_layers is None else places_within(block.cache_layers, pieces)
+            stage_blocks.append(block.model_copy(update={"layers": where, "places": (), "cache_layers": cache_layers}))
     return stage_blocks
 
 

@@ -343,7 +343,7 @@ class GQA(Attention):
         return {"queries and output": 2 * self.n_q * self.d_head, "keys and values": 2 * self.n_kv * self.d_head}
 
 
-class Indexer(Frozen):
+class SparseIndexer(Frozen):
     """Base of what picks the tokens that sparse attention looks at."""
 
     n_index: int
@@ -356,14 +356,14 @@ class Indexer(Frozen):
 
 
 def by_reach(
-    window: WindowTokens, indexer: Indexer | None, attended: Any, looked_through: Any
+    window: WindowTokens, indexer: SparseIndexer | None, attended: Any, looked_through: Any
 ) -> dict[WindowTokens, Any]:
-    """What a token costs, by how far back: in the window; or among those that the indexer picks, and among all that it
+    """Cost of a token, by how far back: in the window; or among those that the indexer picks, and among all that it
     looks through."""
     return {window: attended} if indexer is None else {indexer.top_tokens: attended, None: looked_through}
 
 
-def limits(window: WindowTokens, indexer: Indexer | None) -> Iterator[Message]:
+def limits(window: WindowTokens, indexer: SparseIndexer | None) -> Iterator[Message]:
     """Sentences on a sliding window and on an indexer, for those that there are."""
     if window is not None:
         yield Message(
@@ -380,7 +380,7 @@ def limits(window: WindowTokens, indexer: Indexer | None) -> Iterator[Message]:
         )
 
 
-class BlockIndexer(Indexer):
+class BlockIndexer(SparseIndexer):
     """Picks blocks of tokens: MiniMax-M3 (transformers `modeling_minimax_m3_vl.py`)."""
 
     pool: int = 1  # tokens that share one index key, Qwen4-Exp

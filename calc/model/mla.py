@@ -2,7 +2,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
 from calc.errors import Message
-from calc.model.attention import GQA, OUTPUT, SCORES, Attention, Indexer, K, Q, V, by_reach, limits
+from calc.model.attention import GQA, OUTPUT, SCORES, Attention, K, Q, SparseIndexer, V, by_reach, limits
 from calc.model.conventions import GGUFRules, Kernels
 from calc.model.mixer_kind import Made
 from calc.model.tensor import Component, Elements, Shapes, Sides, WindowTokens, weights
@@ -212,7 +212,7 @@ class LatentAttention(Attention):
         return parts | {"values, as wide as keys": n * key * width}
 
 
-class LightningIndexer(Indexer):
+class LightningIndexer(SparseIndexer):
     """DeepSeek-V3.2's, arXiv:2512.02556. Replicated on every rank."""
 
     owned: bool = True  # False: the layer takes the choice of an earlier one, GLM-5.2
