@@ -190,14 +190,9 @@ def _assumptions(config: Mapping[str, Any], family: Family, c: Fields) -> Iterat
         )
     if not any(c.states(name) for name in (family.hidden, family.layers, "vocab_size")):
         yield Message("This config states no size: each one is the default of its class in transformers.")
-    unread = (name for name in c.stated if name not in c.defaults and name not in c.used)
-    for name in islice(unread, MOST_UNREAD):
-        if (near := _meant(name, c.defaults)) is not None and near not in c.stated:
-            yield Message(
-                "This config states {name}, which is not read, and not {near}, whose default stands. Is it misspelt?",
-                name=shown(name),
-                near=near,
-            )
+    for name, near in _misspelt(c):
+        sentence = "This config states {name}, which is not read, and not {near}, whose default stands. Is it misspelt?"
+        yield Message(sentence, name=shown(name), near=near)
     if TOP_K in c.used and c.get(TOP_K) is None:
         sentence = (
             "This config does not say {name}, and its class builds the model without: all parameters are counted, of "
@@ -223,6 +218,16 @@ def _learned_activations(
             yield from _learned_activations(value, used, (*path, str(name)))
         elif value in LEARNED and name not in used:
             yield ".".join((*path[-1:], str(name))), value
+
+
+def _misspelt(c: Fields) -> Iterator[tuple[str, str]]:
+    """Fields that nothing reads, in sections too, and the one that each may be meant for."""
+    stated = {name: c.stated.get(name) for name in c.sections}
+    sections = [(f"{name}.", own, c.sections[name]) for name, own in stated.items() if isinstance(own, Mapping)]
+    for path, own, known in (("", c.stated, c.defaults), *sections):
+        for name in islice((name for name in own if name not in known and (path or name not in c.used)), MOST_UNREAD):
+            if (near := _meant(name, known)) is not None and near not in own:
+                yield f"{path}{name}", f"{path}{near}"
 
 
 def _meant(name: str, fields: Collection[str]) -> str | None:

@@ -80,14 +80,21 @@ def siglip2(c: Fields, path: str) -> Iterator[NamedShape]:
     yield from siglip_of(c, path, flat_patch(c), c.size("num_patches"))
 
 
-def siglip_of(c: Fields, path: str, patch: Shape, positions: int) -> Iterator[NamedShape]:
-    """The embeddings of patches, the layers, and a head that pools by attention where there is one."""
-    d, f = c.sizes("hidden_size", "intermediate_size")
-    yield from placed(f"{path}.embeddings", with_biases({"patch_embedding": patch}))
+def siglip_layers(
+    c: Fields, path: str, patch: Shape, positions: int, layer: Layer = CLIP_LAYER, f: int | None = None
+) -> Iterator[NamedShape]:
+    """The embeddings of patches, the layers, and a norm behind them."""
+    d = c.size("hidden_size")
+    yield from placed(path, with_biases({"embeddings.patch_embedding": patch, "post_layernorm": (d,)}))
     yield f"{path}.embeddings.position_embedding.weight", (positions, d), 1
-    yield from layers(c, f"{path}.encoder.layers", CLIP_LAYER)
-    yield from placed(path, with_biases({"post_layernorm": (d,)}))
+    yield from layers(c, f"{path}.encoder.layers", layer, f)
+
+
+def siglip_of(c: Fields, path: str, patch: Shape, positions: int) -> Iterator[NamedShape]:
+    """SigLIP's layers, and a head that pools by attention where there is one."""
+    yield from siglip_layers(c, path, patch, positions)
     if c.flag("vision_use_head"):
+        d, f = c.sizes("hidden_size", "intermediate_size")
         mlp = with_biases({"mlp.fc1": (f, d), "mlp.fc2": (d, f), "layernorm": (d,), "attention.out_proj": (d, d)})
         yield from placed(f"{path}.head", {"probe": (1, 1, d), "attention.in_proj_weight": (3 * d, d)})
         yield from placed(f"{path}.head", {"attention.in_proj_bias": (3 * d,), **mlp})

@@ -7,9 +7,9 @@ defaults.json, which follows the classes of transformers, and in further_default
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from calc.errors import ConfigError, Message
+from calc.errors import Message
 from calc.families.attention_rows import Attention, MixerOf
 from calc.families.feedforward_rows import Dense, Experts, FeedForwardOf, Times
 from calc.families.fields import Fields, Flag, LayerRule, ShapeOf, Size, number, true
@@ -107,19 +107,18 @@ def extras(
 
 
 def looped(
-    c: Fields, layers: int, first: int, end: int, passes: int, block: Callable[[int], Block]
+    layers: int, first: int, end: int, passes: int, block: Callable[[int], Block], *, last_cached: bool = False
 ) -> tuple[Block, ...]:
     """Layers of the checkpoint, of which those from `first` to before `end` run several times, pass after pass, and
-    keep a cache for each. Raises ConfigError where they end before they begin."""
-    if not first <= end <= layers:
-        sentence = "Layers {first:,} to {end:,} are to run several times, of {layers:,} layers."
-        raise ConfigError(Message(sentence, first=first, end=end, layers=layers))
+    keep a cache for each, or for the last alone."""
     blocks, length = [], end - first
     for i in range(layers):
         runs = passes if first <= i < end else 1
         begins = (passes - 1) * length if i >= end else 0
         places = tuple(begins + i + run * length for run in range(runs))
-        where = {"layers": places[:1], "places": places if runs > 1 else (), "begins": begins}
+        where: dict[str, Any] = {"layers": places[:1], "begins": begins}
+        if runs > 1:
+            where |= {"places": places, "cache_layers": places[-1:] if last_cached else None}
         blocks.append(block(i).model_copy(update=where))
     return tuple(blocks)
 

@@ -82,8 +82,7 @@ class Fields:
 
     def section(self, name: str) -> "Fields":
         """A section of the config, with the defaults of its class; these alone where it is left out."""
-        stated = self.get(name)
-        return Fields(stated if isinstance(stated, Mapping) else {}, self.sections.get(name, {}), {})
+        return Fields(section_of(self.get(name), name), self.sections.get(name, {}), {})
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
         """One object for all layers that are alike."""
@@ -173,6 +172,14 @@ class Fields:
                 raise no_such_layer(word, allowed, name)
         self._checked[name] = value
         return list(value)
+
+
+def section_of(value: object, field: str) -> Mapping[str, Any]:
+    """The fields of a section; none where it is left out or null. Raises ConfigError where it is anything else."""
+    if value is None or isinstance(value, Mapping):
+        return value or {}
+    message = Message("{field} is {value}; it must be an object of fields.", field=field, value=shown(value))
+    raise ConfigError(message, field)
 
 
 MOST = dict.fromkeys(

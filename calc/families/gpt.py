@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from calc.families.attention_rows import Attention, Either, Sliding, Window
-from calc.families.family import GATE_UP, GPT_NAMES, PACKED_QKV, Family, Weights, cross_attention, layer_norms
+from calc.families.family import GPT_NAMES, PACKED_QKV, STACKED_EXPERTS, Family, Weights, cross_attention, layer_norms
 from calc.families.feedforward_rows import Dense, Experts, Times
 from calc.families.fields import stated_or
 from calc.families.rotary import WHOLE_HEAD, Rotary
@@ -84,7 +84,7 @@ GPT: dict[str, Family] = {
         mixer=Attention(bias="attention_bias", sinks=True, window=Sliding(full_every=2)),
         ffn=Experts("num_local_experts", "intermediate_size", bias=True, router_bias=True, stacked="in_out"),
         kernels=Kernels(norm="rms32", activation="clamped", turn="halves", scores_chosen_only=True),
-        names=Names(router="mlp.router", expert="mlp.experts", expert_packed={"gate_up_proj": GATE_UP}),
+        names=STACKED_EXPERTS.but(router="mlp.router"),
     ),
     "bloom": Family(
         mixer=Attention(heads="n_head", kv=None, head_dim=None, bias=True),

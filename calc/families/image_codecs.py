@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
+from calc.families.encoders import siglip_layers
 from calc.families.fields import Fields
 from calc.families.tower_parts import (
     Layer,
     Tower,
     batch_statistics,
     images,
-    layers,
     numbers,
     patch,
     patches,
@@ -24,48 +24,21 @@ NormOf = Callable[[str, int], Iterator[NamedShape]]
 """Weights of a norm, made from its path and width."""
 AttentionOf = Callable[[str, int, int], Iterator[NamedShape]]
 """Weights of attention, made from the path of a level, the number of the block that it follows, and a width."""
+LevelNames = tuple[str, str, str]
+"""Names of an encoder's levels, of the blocks in each, and of the attention behind a block."""
+APERTUS_NAMES: LevelNames = ("stages", "layers.{}.resnet", "layers.{}.attention")
 
 
 def chameleon(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Chameleon's, arXiv:2405.09818: the encoder alone (transformers `modeling_chameleon.py`)."""
-    path, widths = "model.vqmodel", level_widths(c)
-    encoder, top, latent, d = f"{path}.encoder", widths[-1], c.size("latent_channels"), c.size("embed_dim")
-    attends, plain = c.indices("attn_resolutions"), c.get("attn_type") == "vanilla"
-    seen = [plain and c.size("resolution") // 2**level in attends for level in range(len(widths))]
-    out = 2 * latent if c.flag("double_latent") else latent
-    ends: Shapes = {"conv_in": (c.size("base_channels"), c.size("in_channels"), 3, 3), "norm_out": (top,)}
-    yield from placed(encoder, with_biases({**ends, "conv_out": (out, top, 3, 3)}))
-    blocks = partial(levels, f"{encoder}.down", c.size("num_res_blocks"), seen, group_norm, convolved_attention)
-    yield from blocks(c.size("base_channels"), widths, "downsample")
-    for block in ("block_1", "block_2"):
-        yield from resnet(f"{encoder}.mid.{block}", top, top, group_norm)
-    if plain:
-        yield from convolved(f"{encoder}.mid.attn_1", top)
-    yield f"{path}.quantize.embedding.weight", (c.size("num_embeddings"), d), 1
-    yield from placed(path, with_biases({"quant_conv": (d, latent, 1, 1), "post_quant_conv": (latent, d, 1, 1)}))
+    plain = c.get("attn_type") == "vanilla"
+    yield from vqgan(c, "model.vqmodel", [plain and each for each in by_resolution(c)], middle=plain)
 
 
 def apertus(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Apertus 1.5's, for images and for sound: the encoders alone (transformers `modeling_apertus1p5.py`)."""
-    path, widths, blocks = "model.vision_tokenizer", level_widths(c), c.size("num_res_blocks")
-    encoder, top, latent, d = f"{path}.encoder", widths[-1], c.size("latent_channels"), c.size("embed_dim")
-    attends, given = c.indices("attn_resolutions"), c.size("base_channels")
-    ends: Shapes = {"conv_in": (given, c.size("in_channels"), 3, 3), "norm_out": (top,)}
-    yield from placed(encoder, with_biases({**ends, "conv_out": (latent, top, 3, 3)}))
-    for level, width in enumerate(widths):
-        at = f"{encoder}.stages.{level}"
-        for block in range(blocks):
-            yield from resnet(f"{at}.layers.{block}.resnet", width if block else given, width, group_norm)
-            if c.size("resolution") // 2**level in attends:
-                yield from convolved(f"{at}.layers.{block}.attention", width)
-        if level != len(widths) - 1:
-            yield from placed(at, with_biases({"downsample.conv": (width, width, 3, 3)}))
-        given = width
-    for name in ("block_1", "block_2"):
-        yield from resnet(f"{encoder}.mid.{name}", top, top, group_norm)
-    yield from convolved(f"{encoder}.mid.attn_1", top)
-    yield f"{path}.quantize.embedding.weight", (c.size("codebook_size"), d), 1
-    yield from placed(path, with_biases({"quant_conv": (d, latent, 1, 1)}))
+    images = vqgan(c, "model.vision_tokenizer", by_resolution(c), words="codebook_size", names=APERTUS_NAMES)
+    yield from (row for row in images if ".post_quant_conv." not in row[0])
     yield from wave_encoder(section(whole, "audio_config"), "model.audio_tokenizer.encoder")
 
 
@@ -130,15 +103,16 @@ def emu3(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     encoder, decoder = f"{path}.encoder", f"{path}.decoder"
     ends: Shapes = {"conv_in": (base, c.size("in_channels"), 3, 3), "conv_out": (code, top, 3, 3)}
     yield from placed(encoder, with_biases({**ends, "norm_out": (top,)}))
-    down = partial(levels, f"{encoder}.down_block.down", n, seen, group_norm, partial(attention, group_norm))
-    yield from down(base, widths, "downsample")
+    down, up = f"{encoder}.down_block.down", f"{decoder}.up_block.up"
+    yield from levels(down, n, seen, base, widths, attention=partial(attention, group_norm))
     yield from middle(encoder, group_norm)
     yield from over_time(encoder, code, 4, halvings, n)
     ends = {"conv_in": (top, latent, 3, 3), "conv_out": (c.size("out_channels"), widths[0], 3, 3)}
     yield from placed(decoder, with_biases(ends))
     yield from spatial(f"{decoder}.norm_out", widths[0])
-    upward = partial(levels, f"{decoder}.up_block.up", n + 1, seen[::-1], spatial, partial(attention, spatial))
-    yield from upward(top, widths[::-1], "upsample", backwards=True)
+    attending = partial(attention, spatial)
+    upward = partial(levels, up, n + 1, norm=spatial, attention=attending, sampling="upsample", backwards=True)
+    yield from upward(seen[::-1], top, widths[::-1])
     yield from middle(decoder, spatial)
     yield from over_time(decoder, latent, 3, halvings, n)
     yield f"{path}.quantize.embedding.weight", (c.size("codebook_size"), d), 1
@@ -159,16 +133,67 @@ def level_widths(c: Fields) -> list[int]:
     return [c.size("base_channels") * times for times in numbers(c, "channel_multiplier")]
 
 
+def by_resolution(c: Fields) -> list[bool]:
+    """Whether blocks attend, at each resolution: where its side is one of those listed."""
+    sides = [c.size("resolution") // 2**level for level in range(len(level_widths(c)))]
+    return [side in c.indices("attn_resolutions") for side in sides]
+
+
+def vqgan(
+    c: Fields,
+    path: str,
+    attends: Sequence[bool],
+    *,
+    middle: bool = True,
+    decodes: bool = False,
+    words: str = "num_embeddings",
+    names: LevelNames = ("down", "block.{}", "attn.{}"),
+) -> Iterator[NamedShape]:
+    """Convolutions down to words of a codebook, and where it draws up again; `middle`: it attends at the coarsest
+    resolution behind all blocks."""
+    latent, wide, blocks, base = c.sizes("latent_channels", "embed_dim", "num_res_blocks", "base_channels")
+    widths = level_widths(c)
+    last, code = widths[-1], latent * (2 if c.flag("double_latent") else 1)
+    ends: Shapes = {"encoder.conv_in": (base, c.size("in_channels"), 3, 3), "encoder.conv_out": (code, last, 3, 3)}
+    ends |= {"encoder.norm_out": (last,)}
+    ends |= {"quant_conv": (wide, latent, 1, 1), "post_quant_conv": (latent, wide, 1, 1)}
+    yield f"{path}.quantize.embedding.weight", (c.size(words), wide), 1
+    down, block, attention = names
+    attending = partial(convolved_attention, name=attention)
+    named = partial(levels, block=block, attention=attending)
+    yield from named(f"{path}.encoder.{down}", blocks, attends, base, widths)
+    if decodes:
+        ends |= {"decoder.conv_in": (last, latent, 3, 3), "decoder.conv_out": (c.size("out_channels"), widths[0], 3, 3)}
+        ends |= {"decoder.norm_out": (widths[0],)}
+        up = f"{path}.decoder.up"
+        yield from named(up, blocks + 1, attends[::-1], last, widths[::-1], sampling="upsample")
+    yield from placed(path, with_biases(ends))
+    for half in ("encoder", "decoder")[: 1 + decodes]:
+        for i in (1, 2):
+            yield from resnet(f"{path}.{half}.mid.block_{i}", last, last, group_norm)
+        if middle:
+            yield from convolved(f"{path}.{half}.mid.attn_1", last)
+
+
+def group_norm(path: str, width: int) -> Iterator[NamedShape]:
+    yield from placed(path, {"weight": (width,), "bias": (width,)})
+
+
+def convolved_attention(at: str, block: int, width: int, name: str = "attn.{}") -> Iterator[NamedShape]:
+    yield from convolved(f"{at}.{name.format(block)}", width)
+
+
 def levels(
     path: str,
     blocks: int,
     attends: Sequence[bool],
-    norm: NormOf,
-    attention: AttentionOf,
     given: int,
     widths: Sequence[int],
-    sampling: str,
     *,
+    norm: NormOf = group_norm,
+    block: str = "block.{}",
+    attention: AttentionOf = convolved_attention,
+    sampling: str = "downsample",
     backwards: bool = False,
 ) -> Iterator[NamedShape]:
     """Blocks at each resolution, in the order in which they run, and a convolution between two resolutions; numbered
@@ -176,10 +201,10 @@ def levels(
     last = len(widths) - 1
     for step, width in enumerate(widths):
         at = f"{path}.{last - step if backwards else step}"
-        for block in range(blocks):
-            yield from resnet(f"{at}.block.{block}", width if block else given, width, norm)
+        for i in range(blocks):
+            yield from resnet(f"{at}.{block.format(i)}", width if i else given, width, norm)
             if attends[step]:
-                yield from attention(at, block, width)
+                yield from attention(at, i, width)
         if step != last:
             yield from placed(at, with_biases({f"{sampling}.conv": (width, width, 3, 3)}))
         given = width
@@ -195,18 +220,10 @@ def resnet(path: str, given: int, width: int, norm: NormOf) -> Iterator[NamedSha
     yield from placed(path, with_biases(convolutions))
 
 
-def group_norm(path: str, width: int) -> Iterator[NamedShape]:
-    yield from placed(path, {"weight": (width,), "bias": (width,)})
-
-
 def spatial_norm(seen: int, path: str, width: int) -> Iterator[NamedShape]:
     """A norm whose scale and shift follow the code at each place."""
     yield from placed(path, with_biases({"norm_layer": (width,)}))
     yield from placed(path, with_biases({"conv_y": (width, seen, 1, 1), "conv_b": (width, seen, 1, 1)}))
-
-
-def convolved_attention(at: str, block: int, width: int) -> Iterator[NamedShape]:
-    yield from convolved(f"{at}.attn.{block}", width)
 
 
 def convolved(path: str, width: int) -> Iterator[NamedShape]:
@@ -236,15 +253,14 @@ def over_time(path: str, width: int, frames: int, halvings: int, blocks: int) ->
 def janus(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Encoder, image generator, and the matrices between them and the language model."""
     d, path = c.size("hidden_size"), "model.vision_model"
-    yield from placed(path, with_biases({"embeddings.patch_embedding": patch(c), "post_layernorm": (d,)}))
-    yield f"{path}.embeddings.position_embedding.weight", (patches(c), d), 1
     normed = ("self_attn.q_norm", "self_attn.k_norm") if c.flag("use_qk_norm") else ()
     layer = Layer(out="self_attn.projection_layer", norms=(*Layer.norms, *normed), qkv_bias=c.flag("attention_bias"))
-    yield from layers(c, f"{path}.encoder.layers", layer, int(d * c.real("mlp_ratio")))
+    yield from siglip_layers(c, path, patch(c), patches(c), layer, int(d * c.real("mlp_ratio")))
     yield from aligner("model.aligner", d, c.size("projection_dim"), c.size("depth"))
     v = section(whole, "vq_config")
     words, wide, out = v.sizes("num_embeddings", "embed_dim", "projection_dim")
-    yield from autoencoder(v, "model.vqmodel")
+    coarsest = [False] * (len(level_widths(v)) - 1) + [True]
+    yield from vqgan(v, "model.vqmodel", coarsest, decodes=True)
     yield "model.generation_embeddings.weight", (words, wide), 1
     yield from aligner("model.generation_aligner", wide, out, v.size("num_hidden_layers"))
     head: Shapes = {"proj_out": (out, v.size("image_token_embed_dim")), "vision_head": (words, out)}
@@ -256,28 +272,6 @@ def aligner(path: str, seen: int, wide: int, depth: int) -> Iterator[NamedShape]
     yield from placed(path, with_biases({"fc1": (wide, seen)}))
     for i in range(depth - 1):
         yield from placed(f"{path}.hidden_layers.{i}", {"weight": (wide, wide), "bias": (wide,)})
-
-
-def autoencoder(v: Fields, path: str) -> Iterator[NamedShape]:
-    """VQGAN, arXiv:2012.09841: convolutions down to words of a codebook, and up again."""
-    latent, wide, blocks = v.sizes("latent_channels", "embed_dim", "num_res_blocks")
-    widths, base = level_widths(v), v.size("base_channels")
-    last, encoder, decoder = widths[-1], f"{path}.encoder", f"{path}.decoder"
-    ends: Shapes = {"encoder.conv_in": (base, v.size("in_channels"), 3, 3)}
-    ends |= {"encoder.conv_out": (latent * (2 if v.flag("double_latent") else 1), last, 3, 3)}
-    ends |= {"decoder.conv_in": (last, latent, 3, 3), "decoder.conv_out": (v.size("out_channels"), widths[0], 3, 3)}
-    ends |= {"encoder.norm_out": (last,), "decoder.norm_out": (widths[0],)}
-    ends |= {"quant_conv": (wide, latent, 1, 1), "post_quant_conv": (latent, wide, 1, 1)}
-    yield from placed(path, with_biases(ends))
-    yield f"{path}.quantize.embedding.weight", (v.size("num_embeddings"), wide), 1
-    for half in (encoder, decoder):
-        for i in (1, 2):
-            yield from resnet(f"{half}.mid.block_{i}", last, last, group_norm)
-        yield from convolved(f"{half}.mid.attn_1", last)
-    coarsest = [i == len(widths) - 1 for i in range(len(widths))]
-    norm, attention = group_norm, convolved_attention
-    yield from levels(f"{encoder}.down", blocks, coarsest, norm, attention, base, widths, "downsample")
-    yield from levels(f"{decoder}.up", blocks + 1, coarsest[::-1], norm, attention, last, widths[::-1], "upsample")
 
 
 CODECS: dict[str, Tower] = {

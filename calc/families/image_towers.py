@@ -25,6 +25,7 @@ from calc.families.encoders import (
     sam,
     sam_neck,
     siglip,
+    siglip_layers,
 )
 from calc.families.fields import Fields
 from calc.families.tower_parts import (
@@ -318,14 +319,12 @@ def idefics2(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     gated: Shapes = {"gate_proj": (f, d), "up_proj": (f, d), "down_proj": (TEXT, f)}
     d_head, kv_heads = p.sizes("resampler_head_dim", "num_key_value_heads")
     q, kv = p.size("resampler_n_heads") * d_head, kv_heads * d_head
-    layer: Shapes = {f"self_attn.{x}_proj": (wide, TEXT) for x, wide in (("q", q), ("k", kv), ("v", kv))}
-    layer |= {"self_attn.o_proj": (TEXT, q), "mlp.gate_proj": (4 * TEXT, TEXT), "mlp.up_proj": (4 * TEXT, TEXT)}
-    layer |= {"mlp.down_proj": (TEXT, 4 * TEXT)}
-    layer |= norms(TEXT, "input_latents_norm", "input_context_norm", "post_attention_layernorm")
+    layer_norms = ("input_latents_norm", "input_context_norm", "post_attention_layernorm")
+    layer = Layer(out="self_attn.o_proj", mlp=GATED, norms=layer_norms, bias=False).shapes(TEXT, 4 * TEXT, q=q, kv=kv)
     yield from siglip(c, "model.vision_model")
     yield from placed(f"{path}.modality_projection", weights(gated))
     yield f"{path}.perceiver_resampler.latents", (p.size("resampler_n_latents"), TEXT), 1
-    yield from placed(f"{path}.perceiver_resampler.layers.{{layer}}", weights(layer), p.size("resampler_depth"))
+    yield from placed(f"{path}.perceiver_resampler.layers.{{layer}}", layer, p.size("resampler_depth"))
     yield f"{path}.perceiver_resampler.norm.weight", (TEXT,), 1
 
 
@@ -395,10 +394,7 @@ def cosmos3_edge(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """SigLIP 2 with Qwen3-VL's merger."""
     d, middle, merged = c.size("hidden_size"), whole.maybe("projector_hidden_size") or 11520, merged_width(c)
     layer = Layer(qkv="self_attn.to_{}", mlp=("mlp.up_proj", "mlp.down_proj"))
-    front: Shapes = {"embeddings.patch_embedding": flat_patch(c), "post_layernorm": (d,)}
-    yield from placed("model.visual", with_biases(front))
-    yield "model.visual.embeddings.position_embedding.weight", (c.size("num_patches"), d), 1
-    yield from layers(c, "model.visual.encoder.layers", layer)
+    yield from siglip_layers(c, "model.visual", flat_patch(c), c.size("num_patches"), layer)
     merger: Shapes = {"norm": (d,), "linear_fc1": (middle, merged), "linear_fc2": (TEXT, middle)}
     yield from placed("model.projector", with_biases(merger))
 
@@ -685,11 +681,6 @@ def fuyu(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     yield from placed("vision_embed_tokens", {"weight": shape, "bias": shape[:1]})
 
 
-def glm_ocr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """GLM-OCR: a merger as wide as its output times the channels of an image."""
-    yield from glm_normed(c, "model.visual", c.size("out_hidden_size") * c.size("in_channels"))
-
-
 def ernie(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """ERNIE 4.5 VL: a resampler over space, then over time."""
     path, resampler, merged = "model.vision_model", "model.resampler_model", merged_width(c)
@@ -859,7 +850,9 @@ IMAGES: dict[str, Tower] = {
     "glm4v": GLM4V,
     "glm4v_moe": GLM4V,
     "glm5_next": images(lambda c, whole: glm_normed(c, "model.visual", c.size("projection_intermediate_size"))),
-    "glm_ocr": images(glm_ocr),
+    "glm_ocr": images(  # a merger as wide as its output times the channels of an image
+        lambda c, whole: glm_normed(c, "model.visual", c.size("out_hidden_size") * c.size("in_channels"))
+    ),
     "glmga": encoded("glm4v_vision", no_projector, "model.visual"),
     "got_ocr2": images(got_ocr2),
     "granite4_vision": encoded("clip_vision_model", granite4_vision, "model.vision_tower"),

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention, Either, Window
 from calc.families.deepseek import DEEPSEEK_V1_EXPERTS
 from calc.families.family import GATE_UP, STACKED_EXPERTS, Family, Weights, extras, looped
@@ -105,12 +106,33 @@ def inkling2_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
     return extras("attention", shapes)
 
 
+LOOP = {"core_start": "loop_layer_index_start", "core_end": "loop_layer_index_end"}
+LOOP |= {"num_passes": "loop_num_passes", "gate_rank": "loop_gate_rank"}
+"""Words of `loop_config`, which the maker's files have -> the class's own fields, which they go before."""
+
+
+def with_loop(c: Fields) -> Fields:
+    own = c.section("loop_config").stated
+    return c.once("loop", lambda: c.with_all_stated({LOOP[word]: own[word] for word in LOOP.keys() & own.keys()}))
+
+
 def inkling2_loop(c: Fields) -> tuple[int, int, int]:
-    """First layer of the loop, the layer behind it, and its passes: also in `loop_config`, as the maker's files say."""
-    own = c.within(c.get("loop_config"))
-    first = own.maybe("core_start", 0) or c.size("loop_layer_index_start")
-    end = own.maybe("core_end", 0) or c.size("loop_layer_index_end")
-    return first, end, own.maybe("num_passes") or c.size("loop_num_passes")
+    """First layer of the loop, the layer behind it, and its passes. Raises ConfigError for what the class refuses."""
+    c = with_loop(c)
+    layers, step, first, end = c.sizes("num_hidden_layers", "n_layers_per_attn_res_block", *list(LOOP.values())[:2])
+    for name, value in zip(LOOP.values(), (first, end), strict=False):
+        if value % step:
+            sentence = "{name} is {value:,}; it must be a multiple of n_layers_per_attn_res_block, {step:,}."
+            near = [n for n in (value // step * step, -(-value // step) * step) if 0 < n <= layers]
+            raise ConfigError(Message(sentence, name=name, value=value, step=step), name, near)
+    if not first < end <= layers:
+        sentence = (
+            "loop_layer_index_start is {first:,} and loop_layer_index_end {end:,}; the loop must end behind its first "
+            "layer and within num_hidden_layers, {layers:,}."
+        )
+        near = [layers // step * step] if layers // step * step > first else []
+        raise ConfigError(Message(sentence, first=first, end=end, layers=layers), "loop_layer_index_end", near)
+    return first, end, c.size("loop_num_passes")
 
 
 def inkling2_runs(c: Fields) -> int:
@@ -123,7 +145,7 @@ def inkling2_looped(c: Fields) -> tuple[Block, ...]:
     """Layers, with the gates of those that run again, for what the pass before left."""
     first, end, passes = inkling2_loop(c)
     hidden = c.size("hidden_size")
-    rank = c.within(c.get("loop_config")).maybe("gate_rank") or c.size("loop_gate_rank")
+    rank = with_loop(c).size("loop_gate_rank")
     gate: dict[str, Shape] = {"down": (rank, 2 * hidden), "forget": (hidden, rank), "gain": (hidden, rank)}
     gates = {
         f"controllers.{to}.{name}_weight": shape for to in ("attn", "k", "v", "mlp") for name, shape in gate.items()
@@ -140,7 +162,7 @@ def inkling2_looped(c: Fields) -> tuple[Block, ...]:
             stack="model.llm.layers.{layer}",
         )
 
-    return looped(c, c.size("num_hidden_layers"), first, end, passes, block)
+    return looped(c.size("num_hidden_layers"), first, end, passes, block)
 
 
 def inkling2_messages(c: Fields) -> tuple[Extra, ...]:

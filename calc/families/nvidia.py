@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from calc.errors import ConfigError, Message, shown
+from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention, Either
 from calc.families.family import MTP, TWO_NORMS, Family, Weights, extras, looped
 from calc.families.feedforward_rows import Dense, Experts, no_feedforward
-from calc.families.fields import MAX_LAYERS, Fields, LayerRule
+from calc.families.fields import MAX_LAYERS, Fields, LayerRule, no_such_layer
 from calc.families.mamba import MAMBA_NAMES
 from calc.families.recurrent_rows import MAMBA2
 from calc.families.rotary import Rotary
@@ -124,6 +124,8 @@ def is_linear(part: str) -> LayerRule:
 # Dory: nGPT, arXiv:2410.01131, whose middle layers run several times; in checkpoints a layer is attention or a
 # feed-forward, of which transformers takes two for one
 
+DORY_CACHES = ("per_loop", "last_loop")
+"""Passes that keep a cache: each its own; or the last, which the others read and do not write."""
 DORY_ATTENTION = Attention(bias="attention_bias", gate="channels")
 
 
@@ -139,15 +141,22 @@ def dory_kinds(c: Fields) -> Sequence[str]:
 
 def dory_loop(c: Fields) -> tuple[int, int, int, int]:
     """Layers of the checkpoint, the first that runs several times, the one behind the last, and how often they run."""
-    layers = len(c.once(dory_kinds, lambda: dory_kinds(c)))
-    halves = layers // c.size("num_hidden_layers")
-    first, behind = (halves * c.size(f"n_{name}_layers", 0) for name in ("input", "output"))
-    return layers, first, layers - behind, c.size("n_recurrent_loops")
+    layers, stated = len(c.once(dory_kinds, lambda: dory_kinds(c))), c.size("num_hidden_layers")
+    first, behind = (c.size(f"n_{name}_layers", 0) for name in ("input", "output"))
+    if first + behind > stated:
+        sentence = (
+            "n_input_layers {first:,} and n_output_layers {behind:,} together are more than num_hidden_layers "
+            "{stated:,}; they must be at most as many."
+        )
+        message = Message(sentence, first=first, behind=behind, stated=stated)
+        raise ConfigError(message, "n_output_layers", [max(0, stated - first)])
+    halves = layers // stated
+    return layers, halves * first, layers - halves * behind, c.size("n_recurrent_loops")
 
 
 def dory_runs(c: Fields) -> int:
     layers, first, end, loops = dory_loop(c)
-    return layers + (loops - 1) * max(0, end - first)
+    return layers + (loops - 1) * (end - first)
 
 
 def dory_recurrent(c: Fields) -> int:
@@ -156,10 +165,9 @@ def dory_recurrent(c: Fields) -> int:
 
 
 def dory_shared(c: Fields) -> tuple[Block, ...]:
-    if c.get("recurrent_kv_cache_mode") not in (None, "per_loop"):
-        sentence = "recurrent_kv_cache_mode is {value}; it must be per_loop: each pass keeps a cache of its own."
-        message = Message(sentence, value=shown(c.get("recurrent_kv_cache_mode")))
-        raise ConfigError(message, "recurrent_kv_cache_mode", ["per_loop"])
+    mode = c.get("recurrent_kv_cache_mode")
+    if mode not in DORY_CACHES:
+        raise no_such_layer(mode, DORY_CACHES, "recurrent_kv_cache_mode")
     kinds, hidden = c.once(dory_kinds, lambda: dory_kinds(c)), c.size("hidden_size")
 
     def block(i: int) -> Block:
@@ -183,7 +191,7 @@ def dory_shared(c: Fields) -> tuple[Block, ...]:
         )
 
     layers, first, end, loops = dory_loop(c)
-    return looped(c, layers, first, end, loops, block)
+    return looped(layers, first, end, loops, block, last_cached=mode == "last_loop")
 
 
 SQUARE = ("hidden_size", "hidden_size")

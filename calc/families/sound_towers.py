@@ -80,10 +80,9 @@ def voxtral_realtime(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     d, f, path = c.size("hidden_size"), c.size("intermediate_size"), "audio_tower"
     wide = c.size("num_attention_heads") * c.size("head_dim")
     yield from placed(f"{path}.embedder", with_biases(two_convolutions(d, c.size("num_mel_bins"))))
-    full = each("self_attn.{}_proj", (wide, d), "qv") | {"self_attn.o_proj": (d, wide), "mlp.down_proj": (d, f)}
-    plain: Shapes = {"self_attn.k_proj": (wide, d), "mlp.gate_proj": (f, d), "mlp.up_proj": (f, d)}
-    plain |= norms(d, "self_attn_layer_norm", "final_layer_norm")
-    yield from placed(f"{path}.layers.{{layer}}", with_biases(full) | weights(plain), c.size("num_hidden_layers"))
+    layer = replace(WHISPER_LAYER, out="self_attn.o_proj", mlp=GATED, mlp_bias=False, norm_bias=False)
+    shapes = layer.shapes(d, f, q=wide) | {"mlp.down_proj.bias": (d,)}
+    yield from placed(f"{path}.layers.{{layer}}", shapes, c.size("num_hidden_layers"))
     yield from placed(path, weights(norms(d, "norm")))
     frames = whole.maybe("downsample_factor") or 4
     yield from placed(PROJECTOR, weights(two_matrices(frames * d)))
@@ -110,11 +109,8 @@ def glm_asr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     d_head = c.maybe("head_dim") or d // heads
     kv = (c.maybe("num_key_value_heads") or heads) * d_head
     yield from placed(path, with_biases(two_convolutions(d, c.size("num_mel_bins")) | norms(d, "norm")))
-    layer: Shapes = {"self_attn.q_proj": (heads * d_head, d), "self_attn.v_proj": (kv, d)}
-    layer |= {"self_attn.o_proj": (d, heads * d_head), "mlp.fc1": (f, d), "mlp.fc2": (d, f)}
-    layer |= norms(d, "input_layernorm", "post_attention_layernorm")
-    keys = weights({"self_attn.k_proj": (kv, d)})
-    yield from placed(f"{path}.layers.{{layer}}", with_biases(layer) | keys, c.size("num_hidden_layers"))
+    layer = Layer(out="self_attn.o_proj", norms=("input_layernorm", "post_attention_layernorm"), key_bias=False)
+    yield from layers(c, f"{path}.layers", layer, q=heads * d_head, kv=kv)
     yield from placed(PROJECTOR, with_biases({"linear_1": (2 * TEXT, f), "linear_2": (TEXT, 2 * TEXT)}))
 
 

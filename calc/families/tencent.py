@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from calc.families.attention_rows import MLA, Attention
 from calc.families.deepseek import DEEPSEEK_EXPERTS, HYPER_HEAD, streams
-from calc.families.family import GATE_UP, MTP, QUERY_LAYERNORM, Family, Weights
+from calc.families.family import MTP, QUERY_LAYERNORM, STACKED_EXPERTS, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts, Times
 from calc.families.fields import Fields
 from calc.families.rotary import Rotary
@@ -42,10 +42,8 @@ HY4 = Family(
     ffn=replace(DEEPSEEK_EXPERTS, first_dense=1, stacked="out_in"),
     extras=(replace(HYPER_HEAD, at=("model.hc_pre.hc_head.hc_head_",)),),
     layer_extras=(HYPER_PRE,),
-    names=Names(
-        expert="mlp.experts",
-        expert_packed={"gate_up_proj": GATE_UP},
-        renamed={"gate_proj": "linear_gate", "g_proj": "linear_gate", "sinks": "learnable_sink_param"},
+    names=STACKED_EXPERTS.but(
+        renamed={"gate_proj": "linear_gate", "g_proj": "linear_gate", "sinks": "learnable_sink_param"}
     ),
 )
 TENCENT: dict[str, Family] = {

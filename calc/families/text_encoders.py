@@ -23,7 +23,6 @@ from calc.model.tensor import Component, Norm, Shape, Shapes, biased, with_biase
 BOTH_WAYS = Attention(kv=None, head_dim=None, bias=True, both_ways=True)
 PLAIN_MLP = Dense(bias=True, gated=False)
 POST_NORM = Kernels(norms_sums=True, fp32_softmax=False)
-NO_POOLER: frozenset[Task] = frozenset()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,7 +39,7 @@ class Around:
     projection: str | None = None  # from an embedding's width to the layers', where they differ
     projection_bias: bool = True
     projected: bool = False  # even where they do not
-    pooler: frozenset[Task] = NO_POOLER  # tasks with a matrix that the first token's state passes
+    pooler: frozenset[Task] = frozenset()  # tasks with a matrix that the first token's state passes
     pooler_name: str = "pooler.dense"
     pooler_outside: bool = False  # next to the encoder's module, not in it
     transform: str = "lm_head.dense"  # before words are scored

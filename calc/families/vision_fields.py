@@ -3,9 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from calc.errors import ConfigError, Message, shown
 from calc.families.family_table import TOWERS
-from calc.families.fields import Fields
+from calc.families.fields import Fields, section_of
 from calc.families.tower_parts import Tower, defaults_of
 from calc.model.vision import ListedTower
 
@@ -57,10 +56,7 @@ def encoder_kind(config: Mapping[str, Any], field: str) -> str | None:
     tower = config.get(field)
     if tower is None:
         return None
-    if not isinstance(tower, Mapping):
-        message = Message("{field} is {value}; it must be an object of fields.", field=field, value=shown(tower))
-        raise ConfigError(message, field)
-    kind = tower.get("model_type")
+    kind = section_of(tower, field).get("model_type")
     return kind if isinstance(kind, str) else "unknown"
 
 

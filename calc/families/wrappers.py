@@ -6,8 +6,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from calc.errors import ConfigError, Message, shown
 from calc.families.family_table import FAMILIES, WRAPPED
+from calc.families.fields import section_of
 
 TEXT_FIELDS = ("text_config", "llm_config", "language_config", "thinker_config")
 TIE = "tie_word_embeddings"
@@ -38,7 +38,7 @@ def language(config: Mapping[str, Any]) -> Mapping[str, Any]:
     if not isinstance(model_type, str) or model_type not in WRAPPED:
         return config
     field = _field(config)
-    section = config if field is None else _section(config, field)
+    section = config if field is None else section_of(config[field], field)
     own = section.get("model_type") if field is not None else None
     known = isinstance(own, str) and (own in FAMILIES or own in WRAPPED)
     defaults = SECTIONS.get(model_type, {}).get("absent" if field is None else "partial", {})
@@ -63,7 +63,7 @@ def joined(config: Mapping[str, Any], field: str | None) -> Mapping[str, Any]:
     """The config with the fields of a section among its own; a tie is its own to say. Raises ConfigError."""
     if field is None or field not in config:
         return config
-    inner = {name: value for name, value in _section(config, field).items() if name != TIE}
+    inner = {name: value for name, value in section_of(config[field], field).items() if name != TIE}
     return {**inner, **{name: value for name, value in config.items() if name != field}}
 
 
@@ -75,14 +75,6 @@ def with_language(config: Mapping[str, Any], text: Mapping[str, Any]) -> dict[st
     section = config[field]
     inner = with_language(section, text) if isinstance(section, Mapping) and _field(section) else dict(text)
     return {**config, field: inner} | ({TIE: text[TIE]} if TIE in text else {})
-
-
-def _section(config: Mapping[str, Any], field: str) -> Mapping[str, Any]:
-    section = config[field] or {}
-    if not isinstance(section, Mapping):
-        message = Message("{field} is {value}; it must be an object of fields.", field=field, value=shown(section))
-        raise ConfigError(message, field)
-    return section
 
 
 def _field(config: Mapping[str, Any]) -> str | None:

@@ -150,15 +150,11 @@ class Scheme(Frozen):
 def is_matrix(tensor: Tensor) -> bool:
     """Whether it is the weight of a linear module: [out, in], or a stack of them, one for each expert; a rank's
     stack may be of one expert."""
-    stacked = "{expert}" not in tensor.name and (tensor.experts > 1 or tensor.component in EXPERTS)
+    stacked = tensor.stacked > 1 or ("{expert}" not in tensor.name and tensor.component in EXPERTS)
     if len(tensor.shape) - stacked != 2:
         return False
     *path, leaf = tensor.name.split(".")
     return (leaf == "weight" or stacked) and ALWAYS_PLAIN.isdisjoint(path)
-
-
-def matrices(tensor: Tensor) -> int:
-    return tensor.experts if tensor.experts > 1 and "{expert}" not in tensor.name else 1
 
 
 def without_root(name: str) -> list[str]:

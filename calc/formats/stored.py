@@ -30,9 +30,8 @@ class Piece(NamedTuple):
 
     @classmethod
     def of(cls, tensor: Tensor, form: Format) -> Self:
-        each = tensor.experts if "{expert}" in tensor.name else 1
-        scales = form.scale_nbytes(tensor.shape, tensor.experts // each) if form.has_scales else 0
-        return cls(tensor, form, each, -(-tensor.numel * form.bits // 8) + scales, scales)
+        scales = form.scale_nbytes(tensor.shape, tensor.stacked) if form.has_scales else 0
+        return cls(tensor, form, tensor.a_layer, -(-tensor.numel * form.bits // 8) + scales, scales)
 
 
 class CheckpointSize(Frozen):
@@ -52,7 +51,7 @@ class CheckpointSize(Frozen):
         parts, formats = Counter[str](), Counter[str]()
         for read in stored(architecture, precision):
             piece = Piece.of(read.tensor, read.form.in_file)
-            nbytes = piece.nbytes * piece.a_layer * max(1, len(piece.tensor.layers))
+            nbytes = piece.nbytes * piece.tensor.count
             parts[piece.tensor.excluded_as or "text"] += nbytes
             formats[piece.form.name] += nbytes
         return cls(

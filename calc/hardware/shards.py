@@ -57,7 +57,8 @@ def blocks_within(architecture: Architecture, *pieces: range) -> list[Block]:
         if where == block.layers and not block.places:
             stage_blocks.append(block)
         elif where:
-            stage_blocks.append(block.model_copy(update={"layers": where, "places": ()}))
+            cache_layers = None if block.cache_layers is None else places_within(block.cache_layers, pieces)
+            stage_blocks.append(block.model_copy(update={"layers": where, "places": (), "cache_layers": cache_layers}))
     return stage_blocks
 
 
@@ -74,7 +75,7 @@ def layer_kinds(layers: int, places: Iterable[tuple[int, ...]]) -> list[tuple[in
 def alike_pieces(rank: Architecture, pieces: Iterable[range], tensors: Iterable[Tensor]) -> list[int]:
     """Number of the first equal piece, for each piece of the model; tensors listed apart, at the ends of the model, are
     left aside."""
-    places = [block.runs_in for block in rank.all_blocks]
+    places = [layers for block in rank.all_blocks for layers in (block.runs_in, block.cached_in)]
     places += [tensor.layers for tensor in tensors if tensor.excluded_as is None]
     kinds = layer_kinds(rank.num_layers, places)
     contents = [

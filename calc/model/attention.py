@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal
 from calc.errors import Frozen, Message
 from calc.model.conventions import Kernels, Names
 from calc.model.mixer_kind import Made, MixerKind
-from calc.model.tensor import Component, Elements, Shapes, WindowTokens
+from calc.model.tensor import Component, Elements, Shapes, WindowTokens, weights
 
 Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "g_proj"]
 
@@ -105,25 +105,21 @@ class GQA(Attention):
 
     def shapes(self, hidden: int) -> Shapes:
         width = self.d_in or hidden
-        d_v = self.d_v or self.d_head
-        q, k, v = self.n_q * self.d_head, self.n_kv * self.d_head, self.n_kv * d_v
-        weights: Shapes = {} if self.routed else {"q_proj.weight": (2 * q if self.gated else q, width)}
-        biases: Shapes = {"q_proj.bias": (2 * q if self.gated else q,)}
+        q, k = self.n_q * self.d_head, self.n_kv * self.d_head
+        v, out = self.n_kv * self.value_width, self.n_q * self.value_width
+        rows: Shapes = {"q_proj": (2 * q if self.gated else q, width)}
+        halves = ("v_proj_current", "v_proj_delayed") if self.delayed else ("v_proj",)
         if self.own_keys:
-            weights |= {"k_proj.weight": (k, width)}
-            biases |= {"k_proj.bias": (k,)}
+            rows |= {"k_proj": (k, width)}
             if not self.keys_are_values:
-                halves = ("v_proj_current", "v_proj_delayed") if self.delayed else ("v_proj",)
-                weights |= {f"{name}.weight": (v // len(halves), width) for name in halves}
-                biases |= {f"{name}.bias": (v // len(halves),) for name in halves}
-        weights |= {} if self.routed else {"o_proj.weight": (hidden, self.n_q * d_v)}
-        biases |= {"o_proj.bias": (hidden,)}
+                rows |= {name: (v // len(halves), width) for name in halves}
+        rows |= {"o_proj": (hidden, out)}
         if self.gate != "none":
-            gates = self.n_q if self.gate == "heads" else self.n_q * d_v
-            weights |= {"g_proj.weight": (gates, width)}
-            biases |= {"g_proj.bias": (gates,)}
-        biased = self.bias | ({"v_proj_current", "v_proj_delayed"} if "v_proj" in self.bias else set())
-        weights |= {name: shape for name, shape in biases.items() if name.removesuffix(".bias") in biased}
+            rows |= {"g_proj": (self.n_q if self.gate == "heads" else out, width)}
+        elsewhere = ("q_proj", "o_proj") if self.routed else ()
+        with_bias = self.bias | (set(halves) if "v_proj" in self.bias else set())
+        shapes = weights({name: shape for name, shape in rows.items() if name not in elsewhere})
+        shapes |= {f"{name}.bias": shape[:1] for name, shape in rows.items() if name in with_bias}
         if self.qk_norm != "none":
             kinds: dict[str, Shapes] = {
                 "head": {"q_norm": (self.d_head,), "k_norm": (self.d_head,)},
@@ -132,15 +128,12 @@ class GQA(Attention):
             }
             norms = kinds[self.qk_norm]
             if not self.own_keys:
-                norms.pop("k_norm")
-            weights |= {f"{name}.weight": shape for name, shape in norms.items()}
-            if self.qk_norm_bias:
-                weights |= {f"{name}.bias": shape for name, shape in norms.items()}
+                del norms["k_norm"]
+            leaves = ("weight", "bias") if self.qk_norm_bias else ("weight",)
+            shapes |= {f"{name}.{leaf}": shape for leaf in leaves for name, shape in norms.items()}
         if self.sinks:
-            weights |= {"sinks": (self.n_q,)}
-        if self.indexer is not None:
-            weights |= self.indexer.shapes(hidden)
-        return weights
+            shapes |= {"sinks": (self.n_q,)}
+        return shapes if self.indexer is None else shapes | self.indexer.shapes(hidden)
 
     def cached_elements(self) -> int:
         """Elements cached per token and layer: a key and a value for each KV head."""
@@ -152,10 +145,8 @@ class GQA(Attention):
     def read_elements(self) -> dict[WindowTokens, Any]:
         """Elements that attention reads of each cached token, by how far back: those of the window; or all index keys,
         and the rest of what the indexer picks."""
-        if self.indexer is None:
-            return {self.window: self.cached_elements()}
-        index = self.indexer.cached_elements()
-        return {self.indexer.top_tokens: self.cached_elements() - index, None: index}
+        index = 0 if self.indexer is None else self.indexer.cached_elements()
+        return by_reach(self.window, self.indexer, self.cached_elements() - index, index)
 
     def pair_flops(self, *, absorbed: bool = False) -> dict[WindowTokens, Any]:
         """FLOPs of one query-key pair over all heads, by how far back the pairs go: its score, and its value's share of
@@ -163,9 +154,7 @@ class GQA(Attention):
         if self.cross:
             return {}
         pair = 2 * self.n_q * (self.d_head + self.value_width)
-        if self.indexer is None:
-            return {self.window: pair}
-        return {self.indexer.top_tokens: pair, None: 2 * self.indexer.n_index * self.indexer.d_index}
+        return by_reach(self.window, self.indexer, pair, 0 if self.indexer is None else self.indexer.pair_flops())
 
     @property
     def caches(self) -> bool:
@@ -270,7 +259,7 @@ class GQA(Attention):
             yield SHARED
         if self.sinks:
             yield SINKS
-        yield from limits(self.window, None if self.indexer is None else self.indexer.top_tokens)
+        yield from limits(self.window, self.indexer)
 
     def readers(self) -> Message:
         shared = self.n_q // self.n_kv
@@ -354,7 +343,27 @@ class GQA(Attention):
         return {"queries and output": 2 * self.n_q * self.d_head, "keys and values": 2 * self.n_kv * self.d_head}
 
 
-def limits(window: WindowTokens, top_tokens: int | None) -> Iterator[Message]:
+class SparseIndexer(Frozen):
+    """Base of what picks the tokens that sparse attention looks at."""
+
+    n_index: int
+    d_index: int
+    top_tokens: int = 2048  # how many are picked
+
+    def pair_flops(self) -> int:
+        """FLOPs of one query-key pair over all its heads."""
+        return 2 * self.n_index * self.d_index
+
+
+def by_reach(
+    window: WindowTokens, indexer: SparseIndexer | None, attended: Any, looked_through: Any
+) -> dict[WindowTokens, Any]:
+    """Cost of a token, by how far back: in the window; or among those that the indexer picks, and among all that it
+    looks through."""
+    return {window: attended} if indexer is None else {indexer.top_tokens: attended, None: looked_through}
+
+
+def limits(window: WindowTokens, indexer: SparseIndexer | None) -> Iterator[Message]:
     """Sentences on a sliding window and on an indexer, for those that there are."""
     if window is not None:
         yield Message(
@@ -363,22 +372,19 @@ def limits(window: WindowTokens, top_tokens: int | None) -> Iterator[Message]:
             "([arXiv:2310.06825](https://arxiv.org/abs/2310.06825)).",
             n=window - 1,
         )
-    if top_tokens is not None:
+    if indexer is not None:
         yield Message(
             "**Sparse attention**: an indexer picks {n:,} tokens that each query looks at; the cache still holds all "
             "of them ([arXiv:2512.02556](https://arxiv.org/abs/2512.02556)).",
-            n=top_tokens,
+            n=indexer.top_tokens,
         )
 
 
-class BlockIndexer(Frozen):
-    """Picks the blocks that sparse attention looks at: MiniMax-M3 (transformers `modeling_minimax_m3_vl.py`)."""
+class BlockIndexer(SparseIndexer):
+    """Picks blocks of tokens: MiniMax-M3 (transformers `modeling_minimax_m3_vl.py`)."""
 
-    n_index: int
-    d_index: int
     pool: int = 1  # tokens that share one index key, Qwen4-Exp
     position_axes: int = 0  # positions of each token that transformers caches with the keys of the first such layer
-    top_tokens: int = 2048  # of the blocks that are picked
 
     def cached_elements(self) -> int:
         """Elements cached per token: a key, or its share of one."""

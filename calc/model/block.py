@@ -31,6 +31,8 @@ class Block(Frozen):
     path: str = ""  # module of the layer that norms and mixers lie in: Zamba's mamba_decoder
     places: tuple[int, ...] = ()
     """Layers that run it where they are more than the one that stores it: Zamba's shared block."""
+    cache_layers: tuple[int, ...] | None = None
+    """Layers, among those that run it, that write a cache, which the others read; None: all. Dory's last pass."""
 
     @property
     def norms_first(self) -> bool:
@@ -47,6 +49,11 @@ class Block(Frozen):
     def runs_in(self) -> tuple[int, ...]:
         """Indices of the layers that run it."""
         return self.places or self.layers
+
+    @property
+    def cached_in(self) -> tuple[int, ...]:
+        """Indices of the layers that leave something in the cache."""
+        return self.runs_in if self.cache_layers is None else self.cache_layers
 
     @property
     def attentions(self) -> tuple[AttentionMixer, ...]:

@@ -1,7 +1,6 @@
 """The parameters of a model on paper: every module with its tensors, every kind of layer, their sums."""
 
 from collections.abc import Iterator
-from math import prod
 from typing import Any
 
 from calc.errors import Message
@@ -117,14 +116,12 @@ class Counting:
             Code(text=local(tensor.name)),
             shape,
             plain,
-            Exact(number=tensor.numel * (tensor.experts if copies else 1)),
+            Exact(number=tensor.layer_numel),
         )
 
     def sum_of(self, component: Component, members: list[Pair]) -> Step:
         """Elements of a module, in one layer."""
-        elements: Any = 0
-        for tensor, symbolic in members:
-            elements += prod(symbolic.shape) * (symbolic.experts if "{expert}" in tensor.name else 1)
+        elements: Any = sum(symbolic.layer_numel for _, symbolic in members)
         formula, values = self.symbols.written(elements)
         return Step(what="", formula=formula, values=values, result=layer_sum(members))
 
@@ -204,4 +201,4 @@ def local(name: str) -> str:
 
 def layer_sum(members: list[Pair]) -> int:
     """Elements of what one layer holds."""
-    return sum(tensor.parameters // max(1, len(tensor.layers)) for tensor, _ in members)
+    return sum(tensor.layer_numel for tensor, _ in members)

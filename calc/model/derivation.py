@@ -1,7 +1,6 @@
 """Derivation of each number. The formulas are not written here: the classes' own arithmetic runs on SymPy symbols."""
 
 from collections.abc import Callable, Mapping
-from math import prod
 from typing import Any, get_args
 
 from calc.errors import Frozen, Message
@@ -294,7 +293,7 @@ def _parameter_steps(symbols: Symbols, pairs: list[tuple[Tensor, Tensor]], *, ac
     for (component, layers), members in groups.items():
         elements_each: Any = 0
         for _, formula in members:
-            elements: Any = prod(formula.shape) * (formula.experts if "{expert}" in formula.name else 1)
+            elements: Any = formula.layer_numel
             if active and formula.experts != 1:
                 elements *= formula.top_k
                 elements = elements // formula.experts if type(elements) is int else elements / formula.experts
@@ -337,7 +336,7 @@ def window_steps(
 
     blocks = zip(architecture.all_blocks, formulas.all_blocks, strict=True)
     for block, symbolic_block in blocks:
-        layers = len(block.runs_in)
+        layers = len(block.cached_in)
         for mixer, formula in zip(block.mixers, symbolic_block.mixers, strict=True):
             for window, symbolic, elements in zip((mixer.window, None), cached(formula), cached(mixer), strict=True):
                 add(window, symbolic, layers, elements)

@@ -27,7 +27,7 @@ class ModelPart:
 
     @property
     def parameters(self) -> int:
-        return sum(tensor.parameters // max(1, len(tensor.layers)) for tensor in self.tensors)
+        return sum(tensor.layer_numel for tensor in self.tensors)
 
     def stages(self, hidden: int) -> tuple[tuple[Tensor, ...], ...]:
         """Matrices as the data meets them: those that read the hidden state, those between, the one that writes it.
@@ -44,8 +44,7 @@ class ModelPart:
     @staticmethod
     def expert_shape(tensor: Tensor) -> tuple[int, ...]:
         """The shape of one expert's, where all are stored as one tensor."""
-        stacked = tensor.experts > 1 and "{expert}" not in tensor.name and tensor.shape[:1] == (tensor.experts,)
-        return tensor.shape[1:] if stacked else tensor.shape
+        return tensor.shape[1:] if tensor.stacked > 1 and tensor.shape[:1] == (tensor.experts,) else tensor.shape
 
 
 @dataclass(frozen=True)

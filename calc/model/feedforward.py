@@ -2,7 +2,7 @@ from collections.abc import Iterator
 from typing import Literal, NamedTuple, Self
 
 from calc.errors import Frozen, Message
-from calc.model.tensor import Component, Shape, Shapes, Sides
+from calc.model.tensor import Component, Shape, Shapes, Sides, biased
 
 Stacked = Literal["no", "in_out", "out_in", "module", "module_in_out"]
 
@@ -34,10 +34,7 @@ class MLP(Frozen):
         rows: Shapes = {"up_proj": (self.intermediate, hidden), "down_proj": (hidden, self.intermediate)}
         if self.gated:
             rows = {"gate_proj": (self.intermediate, hidden)} | rows
-        weights: Shapes = {f"{name}.weight": shape for name, shape in rows.items()}
-        if self.bias:
-            weights |= {f"{name}.bias": shape[:1] for name, shape in rows.items()}
-        return weights
+        return biased(self.bias, rows)
 
     @property
     def active_width(self) -> int:
@@ -121,13 +118,8 @@ class MoE(Frozen):
         """The projections into and out of the experts' width, where it is not hidden_size."""
         if self.latent is None:
             return {}
-        weights: Shapes = {
-            "fc1_latent_proj.weight": (self.latent, hidden),
-            "fc2_latent_proj.weight": (hidden, self.latent),
-        }
-        if self.latent_bias:
-            weights |= {"fc1_latent_proj.bias": (self.latent,), "fc2_latent_proj.bias": (hidden,)}
-        return weights
+        projections: Shapes = {"fc1_latent_proj": (self.latent, hidden), "fc2_latent_proj": (hidden, self.latent)}
+        return biased(self.latent_bias, projections)
 
     @property
     def gated(self) -> bool:

@@ -1,11 +1,11 @@
 from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
-from calc.errors import Frozen, Message
-from calc.model.attention import GQA, OUTPUT, SCORES, Attention, K, Q, V, limits
+from calc.errors import Message
+from calc.model.attention import GQA, OUTPUT, SCORES, Attention, K, Q, SparseIndexer, V, by_reach, limits
 from calc.model.conventions import GGUFRules, Kernels
 from calc.model.mixer_kind import Made
-from calc.model.tensor import Component, Elements, Shapes, Sides, WindowTokens
+from calc.model.tensor import Component, Elements, Shapes, Sides, WindowTokens, weights
 
 LATENT = Message(
     "**Multi-head latent attention (MLA)** caches one compressed vector for all heads, from which each head makes its "
@@ -36,42 +36,25 @@ class LatentAttention(Attention):
     window: int | None = None  # tokens a sliding-window layer looks back on; None: all
 
     def shapes(self, hidden: int) -> Shapes:
-        q = self.n_q * (self.d_nope + self.d_rope)
-        weights: Shapes
-        if self.q_rank is None:
-            weights = {"q_proj.weight": (q, hidden)}
-        else:
-            weights = {
-                "q_a_proj.weight": (self.q_rank, hidden),
-                "q_a_layernorm.weight": (self.q_rank,),
-                "q_b_proj.weight": (q, self.q_rank),
-            }
-            if self.query_gate:
-                weights |= {"q_b_proj.weight": (q + self.n_q * self.d_v, 2 * self.q_rank)}
+        q, out = self.n_q * (self.d_nope + self.d_rope), self.n_q * self.d_v
+        rows: Shapes = {"q_proj": (q, hidden)}
+        if self.q_rank is not None:
+            second = (q + out, 2 * self.q_rank) if self.query_gate else (q, self.q_rank)
+            rows = {"q_a_proj": (self.q_rank, hidden), "q_a_layernorm": (self.q_rank,), "q_b_proj": second}
         if self.own_latent:
-            weights |= {
-                "kv_a_proj_with_mqa.weight": (self.kv_rank + self.d_rope, hidden),
-                "kv_a_layernorm.weight": (self.kv_rank,),
-            }
-        weights |= {
-            "kv_b_proj.weight": (self.n_q * (self.d_nope + self.d_v), self.kv_rank),
-            "o_proj.weight": (hidden, self.n_q * self.d_v),
-        }
+            rows |= {"kv_a_proj_with_mqa": (self.kv_rank + self.d_rope, hidden), "kv_a_layernorm": (self.kv_rank,)}
+        rows |= {"kv_b_proj": (self.n_q * (self.d_nope + self.d_v), self.kv_rank), "o_proj": (hidden, out)}
+        shapes = weights(rows)
         if self.bias:
-            weights |= {"o_proj.bias": (hidden,)}
-            if self.own_latent:
-                weights |= {"kv_a_proj_with_mqa.bias": (self.kv_rank + self.d_rope,)}
-            if self.q_rank is not None:
-                weights |= {"q_a_proj.bias": (self.q_rank,)}
+            with_bias = [name for name in ("o_proj", "kv_a_proj_with_mqa", "q_a_proj") if name in rows]
+            shapes |= {f"{name}.bias": rows[name][:1] for name in with_bias}
         if self.gate != "none":
-            weights |= {"g_proj.weight": (self.n_q if self.gate == "heads" else self.n_q * self.d_v, hidden)}
+            shapes |= {"g_proj.weight": (self.n_q if self.gate == "heads" else out, hidden)}
         if self.sinks:
-            weights |= {"sinks": (self.n_q,)}
+            shapes |= {"sinks": (self.n_q,)}
         if self.rope_norm:
-            weights |= {"k_rope_only_layernorm.weight": (self.d_rope,)}
-        if self.indexer is not None:
-            weights |= self.indexer.shapes(hidden, self.q_rank)
-        return weights
+            shapes |= {"k_rope_only_layernorm.weight": (self.d_rope,)}
+        return shapes if self.indexer is None else shapes | self.indexer.shapes(hidden, self.q_rank)
 
     def cached_elements(self) -> int:
         """Elements cached per token and layer: one latent and one rotary key, whatever n_q is; and an index key."""
@@ -81,29 +64,23 @@ class LatentAttention(Attention):
     def read_elements(self) -> dict[WindowTokens, Any]:
         """Elements that attention reads of each cached token, by how far back: those of the window; or all index keys,
         and the rest of what the indexer picks."""
-        if self.indexer is None:
-            return {self.window: self.cached_elements()}
-        index = self.indexer.cached_elements()
-        return {self.indexer.top_tokens: self.cached_elements() - index, None: index}
+        index = 0 if self.indexer is None else self.indexer.cached_elements()
+        return by_reach(self.window, self.indexer, self.cached_elements() - index, index)
 
     def packed_bits(self) -> dict[WindowTokens, int]:
         """Bits of a cached token in fp8 as FlashMLA packs it: the latent with an fp32 scale for each 128, the rotary
         key in 16 bits, 656 bytes of 512 + 64 elements; an index key in fp8 with its scales (vLLM
         `flashmla_sparse.py`)."""
         latent = 8 * self.kv_rank + 32 * -(-self.kv_rank // 128) + 16 * self.d_rope
-        if self.indexer is None:
-            return {self.window: latent}
-        key = 8 * self.indexer.d_index + 32 * -(-self.indexer.d_index // 128)
-        return {self.indexer.top_tokens: latent, None: key * self.indexer.owned}
+        picks = self.indexer if self.picks_tokens else None
+        key = 0 if picks is None else 8 * picks.d_index + 32 * -(-picks.d_index // 128)
+        return by_reach(self.window, self.indexer, latent, key)
 
     def pair_flops(self, *, absorbed: bool = False) -> dict[WindowTokens, Any]:
         """FLOPs of one query-key pair over all heads, by how far back the pairs go: its score, and its value's share of
         the output. Absorbed: attention works on the latents themselves, DeepSeek-V2 section 2.1.2."""
         pair = 2 * self.n_q * (self.exchanged_width if absorbed else self.d_nope + self.d_rope + self.d_v)
-        if self.indexer is None:
-            return {None: pair}
-        index = 2 * self.indexer.n_index * self.indexer.d_index if self.indexer.owned else 0
-        return {self.indexer.top_tokens: pair, None: index}
+        return by_reach(self.window, self.indexer, pair, 0 if self.indexer is None else self.indexer.pair_flops())
 
     @property
     def score_heads(self) -> int:
@@ -172,7 +149,7 @@ class LatentAttention(Attention):
 
     def about(self) -> Iterator[Message]:
         yield LATENT
-        yield from limits(self.window, None if self.indexer is None else self.indexer.top_tokens)
+        yield from limits(self.window, self.indexer)
 
     def readers(self) -> Message:
         return Message(
@@ -235,16 +212,16 @@ class LatentAttention(Attention):
         return parts | {"values, as wide as keys": n * key * width}
 
 
-class LightningIndexer(Frozen):
-    """Picks the tokens that sparse attention looks at: DeepSeek-V3.2, arXiv:2512.02556. Replicated on every rank."""
+class LightningIndexer(SparseIndexer):
+    """DeepSeek-V3.2's, arXiv:2512.02556. Replicated on every rank."""
 
-    n_index: int
-    d_index: int
     owned: bool = True  # False: the layer takes the choice of an earlier one, GLM-5.2
     from_hidden: bool = False  # queries are made from the state, not from its compression: Mistral Large 4
     pool: int = 1  # tokens that share one index key, GLM-5.3
     fp32: bool = False  # keys stay in fp32, as they are rotated: dots3
-    top_tokens: int = 2048  # how many are picked
+
+    def pair_flops(self) -> int:
+        return super().pair_flops() if self.owned else 0
 
     def cached_elements(self) -> int:
         """Elements cached per token: a key, or its share of one; in fp32 they count twice."""

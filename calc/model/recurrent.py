@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 from calc.errors import Message
 from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.mixer_kind import Made, MixerKind
-from calc.model.tensor import Component, Elements, Shapes
+from calc.model.tensor import Component, Elements, Shapes, biased
 
 
 class Recurrent(MixerKind):
@@ -230,14 +230,8 @@ class ShortConv(Recurrent):
     bias: bool = False
 
     def shapes(self, hidden: int) -> Shapes:
-        weights: Shapes = {
-            "in_proj.weight": (3 * self.d_inner, hidden),
-            "conv.weight": (self.d_inner, 1, self.d_conv),
-            "out_proj.weight": (hidden, self.d_inner),
-        }
-        if self.bias:
-            weights |= {"in_proj.bias": (3 * self.d_inner,), "conv.bias": (self.d_inner,), "out_proj.bias": (hidden,)}
-        return weights
+        modules: Shapes = {"in_proj": (3 * self.d_inner, hidden), "conv": (self.d_inner, 1, self.d_conv)}
+        return biased(self.bias, {**modules, "out_proj": (hidden, self.d_inner)})
 
     def conv_elements(self) -> int:
         return self.d_inner * self.d_conv

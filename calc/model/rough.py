@@ -183,7 +183,7 @@ def cache_rule(architecture: Architecture, bits: int | Fraction) -> RuleOfThumb 
     layers = architecture.num_layers
     groups: dict[tuple[str, Message | None], list[int]] = {}
     for block in architecture.all_blocks:
-        n = len(block.runs_in)
+        n = len(block.cached_in)
         exact = sum(m.cached_elements() for m in block.mixers if m.window is None)
         exact += sum(m.compressed_elements() for m in block.mixers)
         if block not in architecture.blocks:

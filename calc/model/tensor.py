@@ -91,12 +91,27 @@ class Tensor:
     """Type that checkpoints store it in always; None: that of the weights."""
 
     @property
+    def a_layer(self) -> int:
+        """Times that it occurs in a layer."""
+        return self.experts if "{expert}" in self.name else 1
+
+    @property
     def count(self) -> int:
-        return max(1, len(self.layers)) * (self.experts if "{expert}" in self.name else 1)
+        return max(1, len(self.layers)) * self.a_layer
+
+    @property
+    def stacked(self) -> int:
+        """Experts that lie in one occurrence; 1: a single one, or what every token passes through."""
+        return 1 if "{expert}" in self.name else self.experts
 
     @property
     def numel(self) -> int:
         return prod(self.shape)
+
+    @property
+    def layer_numel(self) -> int:
+        """Elements in one layer, or outside the layers."""
+        return self.numel * self.a_layer
 
     @property
     def parameters(self) -> int:
@@ -110,5 +125,5 @@ class Tensor:
     def names(self) -> Iterator[str]:
         """The name of each occurrence, as the checkpoint has it."""
         for layer in self.layers or (0,):
-            for expert in range(self.experts if "{expert}" in self.name else 1):
+            for expert in range(self.a_layer):
                 yield self.name.format(layer=layer - self.begins, expert=self.first + expert)

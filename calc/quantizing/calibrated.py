@@ -74,7 +74,7 @@ def gptqmodel(task: Conversion) -> Iterator[Draft]:
     """GPTQModel: a block runs anew for each group of matrices, and blocks that are done lie on disk
     (`offload_to_disk`)."""
     states = 2 * task.all_samples * task.sample * task.hidden
-    largest = max((task.block(block) for block, _ in quantized(task)), key=int)
+    largest = max((task.block(block) for block, _ in quantized(task)), key=int, default=0)
     ram: Holdings = {
         Message("a block that comes, and one that is done"): 2 * largest,
         Message("embedding and output head"): task.outside,
@@ -111,7 +111,7 @@ def awq_sequential(task: Conversion) -> Iterator[Draft]:
     ram: Holdings = {CHECKPOINT: task.checkpoint, STATES: 2 * tokens * task.hidden}
     drafts = []
     for block, _ in quantized(task):
-        scaled = list(smoothed(task.model, block))
+        scaled = [(width, linears) for width, linears in smoothed(task.model, block) if linears]
         for place, (_, linears) in enumerate(scaled):
             saved = sum(2 * tokens * task.width(width) for width, _ in scaled[place:])
             inputs: Holdings = {Message("kept inputs of all samples"): saved}

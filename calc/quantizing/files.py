@@ -64,11 +64,7 @@ def mlx(task: Conversion) -> Iterator[Draft]:
     """mlx_lm.convert: one file of the result after another, whose sources are read shortly before they are needed."""
     pieces = mlx_file(task.model, Precision(weights=task.to))
     numels = sorted(
-        (
-            piece.tensor.numel
-            for piece in pieces
-            for _ in range(min(IN_FLIGHT, piece.a_layer * max(1, len(piece.tensor.layers))))
-        ),
+        (piece.tensor.numel for piece in pieces for _ in range(min(IN_FLIGHT, piece.tensor.count))),
         reverse=True,
     )
     sources = 2 * task.named("n", sum(numels[:IN_FLIGHT]), Message("weights of the ten largest tensors"))
@@ -79,4 +75,4 @@ def mlx(task: Conversion) -> Iterator[Draft]:
 
 def mlx_bytes(model: Architecture, precision: Precision) -> int:
     pieces = mlx_file(model, precision)
-    return sum(piece.nbytes * piece.a_layer * max(1, len(piece.tensor.layers)) for piece in pieces)
+    return sum(piece.nbytes * piece.tensor.count for piece in pieces)

@@ -27,7 +27,7 @@ def matrices(model: Architecture, block: Block) -> tuple[Matrix, ...]:
             continue
         if ALWAYS_PLAIN.isdisjoint(path):
             rows, columns = tensor.shape
-            quantized.append(Matrix(path[-1], rows, columns, tensor.count // max(1, len(tensor.layers))))
+            quantized.append(Matrix(path[-1], rows, columns, tensor.a_layer))
     if block.moe is not None:
         for name, sides in pairs(block.moe.expert_shapes(model.hidden)):
             quantized.append(Matrix(name, *sides, block.moe.n_experts))
@@ -39,8 +39,8 @@ def smoothed(model: Architecture, block: Block) -> Iterator[tuple[int, tuple[Mat
     again reads, and the matrices that are scaled. llm-compressor, `modifiers/transform/awq/mappings.py`: inputs of
     attention; its output where values are as wide as that reads; inputs of the feed-forward; what leads out of it."""
     for mixer in block.attentions:
-        shapes = dict(pairs(mixer.shapes(model.hidden)))
-        yield model.hidden, tuple(Matrix(name, *sides) for name, sides in shapes.items() if sides[1] == model.hidden)
+        shapes, read = dict(pairs(mixer.shapes(model.hidden))), getattr(mixer, "d_in", None) or model.hidden
+        yield read, tuple(Matrix(name, *sides) for name, sides in shapes.items() if sides[1] == read)
         values, out = shapes.get("v_proj"), shapes.get("o_proj")
         if values is not None and out is not None and values[0] == out[1]:
             yield out[1], (Matrix("o_proj", *out),)

@@ -23,7 +23,7 @@ def growth(
     how an engine keeps a token of a layer."""
     bits: dict[int | None, int] = {}
     for block in blocks:
-        places = len(block.runs_in)
+        places = len(block.cached_in)
         for mixer in block.mixers:
             bits[mixer.window] = bits.get(mixer.window, 0) + places * bits_of(mixer, kv)
         for attention in block.attentions:

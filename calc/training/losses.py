@@ -560,7 +560,7 @@ def kto_head(t: Modules, x: Tracked) -> Tracked:
 
 def cached(t: Modules) -> Tracked:
     """Keys and values of all layers, which the model returns where use_cache is not turned off."""
-    runs = ((mixer, len(block.runs_in)) for block in t.model.all_blocks for mixer in block.mixers)
+    runs = ((mixer, len(block.cached_in)) for block in t.model.all_blocks for mixer in block.mixers)
     columns = sum(layers * mixer.cached_elements() for mixer, layers in runs)
     return t.new("keys and values of all layers", columns, t.settings.compute)
 

@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple, Self
 
 from calc.errors import Message
 from calc.formats import FORMATS, Precision
-from calc.formats.scheme import is_matrix, matrices
+from calc.formats.scheme import is_matrix
 from calc.formats.stored import Piece, stored
 from calc.formats.table import Format
 from calc.hardware.gpu import GPU
@@ -78,7 +78,7 @@ def padded_experts(piece: Piece, rank: Architecture, padding: ExpertPadding) -> 
     tensor = piece.tensor
     moe = moe_of(tensor, rank)
     hidden, inner = moe.latent or rank.hidden, moe.expert.intermediate
-    experts = matrices(tensor)
+    experts = tensor.stacked
     width, depth = up_to(hidden, padding.hidden), up_to(inner, padding.inner)
     together = tensor.numel // (experts * hidden * inner)  # 2 where gate and up are one matrix
     rows, columns = (width, depth) if "down" in tensor.name else (together * depth, width)
@@ -190,8 +190,8 @@ class Loader(StartedEngine):
                 in_scales += count * scales
             padded += count * more
             if adapter_rows and excluded_as is None and component in ADAPTED and is_matrix(tensor):
-                matrix = matrices(tensor) * (tensor.shape[-2] + tensor.shape[-1])
-                parts["adapters"] += copies * 2 * adapter_rows * tensor.experts // matrices(tensor) * matrix
+                matrix = tensor.stacked * (tensor.shape[-2] + tensor.shape[-1])
+                parts["adapters"] += copies * 2 * adapter_rows * tensor.experts // tensor.stacked * matrix
             allocated = allocations.setdefault((self.allocation(name), tensor.layers[:1]), [0, 0, copies])
             allocated[0] += a_layer * (weights + more)
             allocated[1] += a_layer * scales

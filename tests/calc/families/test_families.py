@@ -12,7 +12,7 @@ from calc.families.family_table import FAMILIES
 from calc.families.vision_fields import uncounted
 from calc.formats.stored import CheckpointSize
 from calc.model.mixers import Recurrent
-from calc.serving.kv_cache import growth
+from calc.serving.kv_cache import bytes_per_token, growth, window_bytes
 from presets import models
 from tests import load
 from tests.cases import in_one_test
@@ -145,12 +145,25 @@ def test_fields_of_single_layers_are_checked(value):
         Architecture.from_config(row["config"] | {"per_layer_config": value})
 
 
+DORY = {"model_type": "dory", "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "sliding_window": 16}
+DORY |= {"num_hidden_layers": 8, "n_input_layers": 2, "n_output_layers": 2, "max_position_embeddings": 256}
+
+
+@pytest.mark.parametrize(("mode", "passes", "nbytes"), [("per_loop", 3, 24_576), ("last_loop", 3, 12_288)])
+def test_which_passes_of_a_loop_keep_a_cache(mode, passes, nbytes):
+    """Bytes that `DynamicCache` holds in bf16 once 12 tokens passed, in transformers 5.24 run on such a model."""
+    config = DORY | {"n_recurrent_loops": passes, "recurrent_kv_cache_mode": mode}
+    bits = growth(Architecture.from_config(config).all_blocks, "bf16")
+    assert 12 * bytes_per_token(bits) + window_bytes(bits, 12) == nbytes
+
+
 PUBLISHED = load("published.json")
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["id"]) for row in PUBLISHED if "total" in row])
 def test_published_totals(row):
-    """Families whose class transformers does not have, beside what the model's page states."""
+    """Families whose class transformers does not have, and checkpoints that no preset is of, beside what their page or
+    one that cites it states."""
     parameters = Architecture.from_config(row["config"]).parameters()
     ours = parameters.total + parameters.not_in_total["persistent_buffers"]
     ours += sum(parameters.not_in_total[part] for part in row.get("plus", ()))

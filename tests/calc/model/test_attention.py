@@ -52,6 +52,13 @@ def test_one_layer(hidden, attention, parameters, cached):
     assert attention.cached_elements() == cached
 
 
+def test_latents_within_a_window_have_its_pairs_alone():
+    """dots3-note's sliding layers (transformers `modeling_dots3_note.py`): each query meets keys of the window."""
+    sliding = V3.model_copy(update={"window": 512})
+    assert sliding.pair_flops() == {512: 2 * 128 * (128 + 64 + 128)}
+    assert sliding.read_elements() == {512: 576}
+
+
 @pytest.mark.parametrize(
     ("attention", "hidden", "names"),
     [

@@ -68,6 +68,12 @@ def test_awq_keeps_the_inputs_of_each_scaled_module():
     assert "kept inputs of all samples" not in parts(search)
 
 
+def test_awq_of_attention_that_reads_state_and_embedding():
+    """Zamba 7B: 7,424 columns into attention, as many out of its values, then 3,712 and 14,848."""
+    (search,) = report("Zyphra/Zamba-7B-v1", to="int4").phases
+    assert parts(search)["kept inputs of all samples"] == 2 * 256 * 512 * (7424 + 7424 + 3712 + 14848)
+
+
 def test_llama_cpp_takes_a_tensor_at_a_time():
     """The largest of Llama 3.1 8B is its table of tokens: 8 bytes of each weight, and nothing on a GPU."""
     convert, quantize = report(to="Q4_K_M", gpus=["t4"]).phases

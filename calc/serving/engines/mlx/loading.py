@@ -11,7 +11,7 @@ from dataclasses import replace
 from calc.formats.format_names import FLOATS, MLX_FORMATS, WeightFormat
 from calc.formats.mixes import more_bits
 from calc.formats.precision import Precision
-from calc.formats.scheme import Scheme, matrices
+from calc.formats.scheme import Scheme
 from calc.formats.stored import Piece, by_format
 from calc.formats.table import FIXED, FORMATS, Format, affine
 from calc.model.architecture import Architecture
@@ -115,7 +115,7 @@ class MLXTypes:
         """Inputs of a matrix. Stacks of experts have them in either order in checkpoints and last in MLX."""
         if tensor.name.endswith(".weight"):
             return tensor.shape[-1]
-        inputs = tensor.numel // matrices(tensor) // self.model.hidden
+        inputs = tensor.numel // tensor.stacked // self.model.hidden
         return inputs if is_down(tensor.name) else self.model.hidden
 
     def has_more_bits(self, tensor: Tensor, layer: int) -> bool:

@@ -177,7 +177,7 @@ def cached_layers(rank: Architecture, setting: LayerSetting) -> Layers:
 
 def blocks_with_drafts(rank: Architecture, options: VLLMOptions) -> Iterator[tuple[Block, Iterable[int]]]:
     for block in rank.all_blocks:
-        yield block, block.runs_in
+        yield block, block.cached_in
     if options.speculative in ("mtp", "eagle"):
         for i, module in enumerate(rank.prediction):
             first = rank.num_layers + i * len(module.block.layers)
