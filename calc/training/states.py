@@ -345,9 +345,24 @@ def trained_of(rank: Architecture, tensor: Tensor, work: TrainingWorkload) -> It
     elif adapts_experts(rank, work) and tensor.component in ("experts_routed", "router"):
         yield from adapters_of_experts(tensor, work.lora_rank)
     elif has_adapter(rank, tensor, work):
-        out, width = tensor.shape
-        yield replace(tensor, name=f"{tensor.name}.lora_A", shape=(work.lora_rank, width))
-        yield replace(tensor, name=f"{tensor.name}.lora_B", shape=(out, work.lora_rank))
+        width = tensor.shape[1]
+        for number, rows in enumerate(rows_of_modules(rank, tensor, work.lora_targets)):
+            yield replace(tensor, name=f"{tensor.name}.{number}.lora_A", shape=(work.lora_rank, width))
+            yield replace(tensor, name=f"{tensor.name}.{number}.lora_B", shape=(rows, work.lora_rank))
+
+
+def rows_of_modules(rank: Architecture, tensor: Tensor, targets: LoraTargets) -> list[int]:
+    """Rows of the matrices that transformers' class makes of one of the checkpoint and that have adapters: itself, or
+    of packed ones those that the class has apart."""
+    parts = rank.names.packed.get(tensor.name.split(".")[-2], ())
+    if rank.kernels.packs is None or not parts or parts in rank.kernels.packs:
+        return [tensor.shape[0]]
+    mixers = [mixer for block in rank.all_blocks if tensor.layers[0] in block.runs_in for mixer in block.mixers]
+    shapes = next(shapes for mixer in mixers if f"{parts[0]}.weight" in (shapes := mixer.shapes(1)))
+    together = [pack for pack in rank.kernels.packs if set(pack) <= set(parts)]
+    alone = [(part,) for part in parts if not any(part in pack for pack in together)]
+    adapted = (pack for pack in (*together, *alone) if targets != "qv" or set(pack) & {"q_proj", "v_proj"})
+    return [sum(shapes[f"{part}.weight"][0] for part in pack) for pack in adapted]
 
 
 def has_adapter(rank: Architecture, tensor: Tensor, work: TrainingWorkload) -> bool:
