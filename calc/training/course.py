@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial, reduce
 from itertools import accumulate, chain, groupby
 from operator import add, mul
-from typing import Literal, NamedTuple, Protocol, TypeVar, get_args
+from typing import Literal, NamedTuple, TypeVar, get_args
 
 from calc.errors import Message
 from calc.hardware.shards import blocks_within
@@ -137,14 +137,7 @@ class Peak(NamedTuple):
         return reduce(Moment.merged_with, self.moments)
 
 
-class TakesBytes(Protocol):
-    """Anything with bytes by units."""
-
-    @property
-    def bytes(self) -> Bytes: ...
-
-
-AnyMoment = TypeVar("AnyMoment", bound=TakesBytes)
+AnyMoment = TypeVar("AnyMoment", Moment, Top)
 
 
 def largest(candidates: Sequence[AnyMoment], units: Bytes) -> AnyMoment:

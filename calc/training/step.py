@@ -29,7 +29,6 @@ from calc.serving.memory import Memory
 from calc.serving.verdict import Word
 from calc.training.course import (
     Course,
-    Moment,
     Part,
     Peak,
     Phase,
@@ -296,7 +295,8 @@ class Training:
         return self.parameters + (0 if self.value is None else self.value.parameters)
 
     def units(self, micro_batch: int, sequence: int) -> Bytes:
-        """Numbers of what sizes are counted by; without a loss of a trainer, nothing is counted by its tokens."""
+        """Numbers of what sizes are counted by, up to the last that anything is: chunks where layers are recurrent,
+        and scored tokens where the loss is a trainer's."""
         objective, scored = self.objective, tuple[int, ...]()
         if objective is not None and self.method is not None:
             micro_batch *= self.method.sequences
@@ -306,7 +306,8 @@ class Training:
         shards = self.layout.tp if self.layout.sequence_parallel else 1
         chunks = micro_batch * -(-positions // self.chunk)
         stream, scores = -(-tokens // shards), tokens * sequence
-        return 1, positions, tokens, stream, scores, chunks, chunks - micro_batch, micro_batch, *scored
+        scanned = (chunks, chunks - micro_batch, micro_batch) if scored or self.rank.recurrent else ()
+        return 1, positions, tokens, stream, scores, *scanned, *scored
 
     @property
     def offloaded_bytes(self) -> int:
@@ -338,44 +339,42 @@ class Training:
 
     def by_phase(self) -> dict[Phase, TrainingMemory]:
         """Bytes on the most loaded GPU at the peak of each phase."""
-        return {phase: self._weighed(phase, moment, self.size) for phase, moment in self.peak_moments.items()}
+        return {phase: self._weighed(peak, self.size) for phase, peak in self.peaks.items()}
 
     def phases(self, size: Bytes | None = None) -> dict[Phase, tuple[Part, ...]]:
         """Tensors on the most loaded GPU at the peak of each phase, by name. `size` is the batch by units, where
         it is traced."""
-        peaks = self.peak_moments if size is None else self._peaks_of_phases(size)
-        return {phase: parts_of(moment, size or self.size) for phase, moment in peaks.items()}
+        peaks = self.peaks if size is None else self._peaks_of_phases(size)
+        return {phase: parts_of(peak.moment, size or self.size) for phase, peak in peaks.items()}
 
     @cached_property
-    def peak_moments(self) -> dict[Phase, Moment]:
+    def peaks(self) -> dict[Phase, Peak]:
         return self._peaks_of_phases(self.size)
 
-    def _peaks_of_phases(self, size: Bytes) -> dict[Phase, Moment]:
+    def _peaks_of_phases(self, size: Bytes) -> dict[Phase, Peak]:
         peaks = self.stage(self.most_loaded, single=self.is_single(self.work.micro_batch)).peaks(size)
         phases = ((phase, [peak for peak in peaks if peak.phase == phase]) for phase in PHASES)
-        return {phase: highest(candidates).moment for phase, candidates in phases if candidates}
+        return {phase: highest(candidates) for phase, candidates in phases if candidates}
 
     def _memory(self, index: int, micro_batch: int, sequence: int) -> TrainingMemory:
         size = self.units(micro_batch, sequence)
-        peak = self._peak(index, size, single=self.is_single(micro_batch))
-        return self._weighed(peak.phase, peak.moment, size)
+        return self._weighed(self._peak(index, size, single=self.is_single(micro_batch)), size)
 
     def _peak(self, index: int, units: Bytes, *, single: bool) -> Peak:
         """The peak on a stage, for one sequence or for several."""
         stage = self.stage(index, single=single)
         return self.shared.once(("peak", stage, units), lambda: highest(stage.peaks(units)))
 
-    def _weighed(self, phase: Phase, moment: Moment, size: Bytes) -> TrainingMemory:
-        """Bytes at a moment by component, with the overhead."""
-        allocated = dot(moment.bytes, size)
-        low, high = bounds(sizes(self.overhead_ranges, allocated))
+    def _weighed(self, peak: Peak, size: Bytes) -> TrainingMemory:
+        """Bytes at a peak by component, with the overhead."""
+        low, high = bounds(sizes(self.overhead_ranges, peak.size))
         return TrainingMemory(
-            **moment.by_component(size),
+            **peak.moment.by_component(size),
             overhead=(low + high) // 2,
             overhead_low=low,
             overhead_high=high,
-            total=allocated + (low + high) // 2,
-            moment=phase,
+            total=peak.size + (low + high) // 2,
+            moment=peak.phase,
         )
 
     # What fits
