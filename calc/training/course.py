@@ -121,20 +121,20 @@ class Surroundings(NamedTuple):
         return self.alive.plus([Tensors(top.bytes, profile=self.profile, event=top.event)])
 
 
-class Peak(NamedTuple):
+class StepPeak(NamedTuple):
     """The most bytes of a phase for a batch and a length, and moments that are in memory together then."""
 
     size: int
     phase: Phase
-    moments: tuple[Moment, ...]
+    alive: tuple[Moment, ...]
 
-    def beside(self, size: int, alive: Moment) -> "Peak":
+    def joined_by(self, size: int, alive: Moment) -> "StepPeak":
         """The peak with all that is there at another moment, of so many bytes."""
-        return Peak(self.size + size, self.phase, (alive, *self.moments))
+        return StepPeak(self.size + size, self.phase, (alive, *self.alive))
 
     @property
     def moment(self) -> Moment:
-        return reduce(Moment.merged_with, self.moments)
+        return reduce(Moment.merged_with, self.alive)
 
 
 AnyMoment = TypeVar("AnyMoment", Moment, Top)
@@ -305,9 +305,9 @@ def dot(nbytes: Bytes, units: Bytes) -> int:
     return sum(map(mul, nbytes, units))
 
 
-def peak_of(moment: Moment, phase: Phase, units: Bytes) -> Peak:
+def peak_of(moment: Moment, phase: Phase, units: Bytes) -> StepPeak:
     """A moment as the peak of a phase."""
-    return Peak(dot(moment.bytes, units), phase, (moment,))
+    return StepPeak(dot(moment.bytes, units), phase, (moment,))
 
 
 # What a micro-batch holds on its way through one rank of one piece of a pipeline stage, besides what is there all the
@@ -698,7 +698,7 @@ class Course:
     def backward_depths(self) -> dict[PartAtWork, list[Moment]]:
         return by_part(self.backward())
 
-    def peaks(self, units: Bytes, *, backward: bool) -> list[Peak]:
+    def peaks(self, units: Bytes, *, backward: bool) -> list[StepPeak]:
         """The peak of each phase on the way forward or back, for a batch and a length."""
         peaks: dict[Phase, tuple[int, Surroundings, Top]] = {}
         for (phase, profile, tops), depths in (self.backward_depths if backward else self.forward_depths).items():
@@ -706,7 +706,7 @@ class Course:
             size = dot(alive.bytes, units) + dot(top.bytes, units)
             if phase not in peaks or size > peaks[phase][0]:
                 peaks[phase] = size, Surroundings(phase, alive, profile), top
-        return [Peak(size, phase, (here.at(top),)) for phase, (size, here, top) in peaks.items()]
+        return [StepPeak(size, phase, (here.at(top),)) for phase, (size, here, top) in peaks.items()]
 
 
 # One rank of a pipeline stage: the courses of its pieces, and all that is there besides.
@@ -844,7 +844,7 @@ class TrainingStage:
         gradient = Tensors(once(self.states.largest_gradient), "gradients", "gradients")
         return self.during.plus([*self.course.persisting(), gradient, self.updating(), self.course.stream])
 
-    def without_gradients(self, units: Bytes) -> Iterator[Peak]:
+    def without_gradients(self, units: Bytes) -> Iterator[StepPeak]:
         """The peaks of the passes without gradients."""
         for course, when, gathered, ahead in self.quiet:
             resident = Moment().plus([*self.constant(), self.rotary()]) if when == "generation" else self.during
@@ -855,18 +855,18 @@ class TrainingStage:
             resident = resident.plus([Tensors(once(ahead), GATHERED, "weights")])
             size = dot(resident.bytes, units)
             for peak in course.peaks(units, backward=False):
-                yield peak.beside(size, resident)._replace(phase="reference")
+                yield peak.joined_by(size, resident)._replace(phase="reference")
 
-    def passes(self, units: Bytes) -> Iterator[Peak]:
+    def passes(self, units: Bytes) -> Iterator[StepPeak]:
         """The peaks of a micro-batch's pass, the course of which other numbers of replicas may have too."""
         for course, backward, alive in self.at_work:
             key, peaks = ("peaks", course, units, backward), partial(course.peaks, units, backward=backward)
             size = dot(alive.bytes, units)
-            yield from (peak.beside(size, alive) for peak in self.shared.once(key, peaks))
+            yield from (peak.joined_by(size, alive) for peak in self.shared.once(key, peaks))
         if self.work.optimizer_in_backward:
             yield peak_of(self.stepping(), "backward", units)
 
-    def peaks(self, units: Bytes) -> list[Peak]:
+    def peaks(self, units: Bytes) -> list[StepPeak]:
         """Possible peaks of each phase, for a batch and a length."""
         steps = [peak_of(moment, phase, units) for phase, moment in self.steps.items()]
         candidates = [*steps, *self.without_gradients(units), *self.passes(units)]
@@ -877,7 +877,7 @@ class TrainingStage:
         """Bytes of weights, and of what belongs to them, that are there all the time."""
         return self.states.standing + (self.states.gradients if self.recipe.buffers else 0)
 
-    def with_value(self, candidates: list[Peak], value: "TrainingStage", units: Bytes) -> Iterator[Peak]:
+    def with_value(self, candidates: list[StepPeak], value: "TrainingStage", units: Bytes) -> Iterator[StepPeak]:
         """The peaks of a policy and a value model that are trained together: the latter runs first, waits, and goes
         back last, when all of the policy's gradients are there. What the training loop holds of the policy's outputs it
         holds through the update."""
@@ -890,4 +890,4 @@ class TrainingStage:
         there = [(resident.get(peak.phase, standing), peak) for peak in candidates]
         own = Moment().plus([*self.constant(), outputs, Tensors(once(self.states.gradients), "gradients", "gradients")])
         there += [(own, peak) for peak in value.peaks(units) if peak.phase == "backward"]
-        yield from (peak.beside(dot(alive.bytes, units), alive) for alive, peak in there)
+        yield from (peak.joined_by(dot(alive.bytes, units), alive) for alive, peak in there)

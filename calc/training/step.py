@@ -30,9 +30,9 @@ from calc.serving.verdict import Word
 from calc.training.course import (
     Course,
     Part,
-    Peak,
     Phase,
     QuietCourse,
+    StepPeak,
     Tensors,
     TrainingComponent,
     TrainingStage,
@@ -84,7 +84,7 @@ class TrainingMemory(Memory):
         return {part: getattr(self, component) for component, part in PARTS.items()}
 
 
-def highest(peaks: list[Peak]) -> Peak:
+def highest(peaks: list[StepPeak]) -> StepPeak:
     """The first peak with most bytes."""
     return max(peaks, key=lambda peak: peak.size)
 
@@ -348,10 +348,10 @@ class Training:
         return {phase: parts_of(peak.moment, size or self.size) for phase, peak in peaks.items()}
 
     @cached_property
-    def peaks(self) -> dict[Phase, Peak]:
+    def peaks(self) -> dict[Phase, StepPeak]:
         return self._peaks_of_phases(self.size)
 
-    def _peaks_of_phases(self, size: Bytes) -> dict[Phase, Peak]:
+    def _peaks_of_phases(self, size: Bytes) -> dict[Phase, StepPeak]:
         peaks = self.stage(self.most_loaded, single=self.is_single(self.work.micro_batch)).peaks(size)
         phases = ((phase, [peak for peak in peaks if peak.phase == phase]) for phase in PHASES)
         return {phase: highest(candidates) for phase, candidates in phases if candidates}
@@ -360,12 +360,12 @@ class Training:
         size = self.units(micro_batch, sequence)
         return self._weighed(self._peak(index, size, single=self.is_single(micro_batch)), size)
 
-    def _peak(self, index: int, units: Bytes, *, single: bool) -> Peak:
+    def _peak(self, index: int, units: Bytes, *, single: bool) -> StepPeak:
         """The peak on a stage, for one sequence or for several."""
         stage = self.stage(index, single=single)
         return self.shared.once(("peak", stage, units), lambda: highest(stage.peaks(units)))
 
-    def _weighed(self, peak: Peak, size: Bytes) -> TrainingMemory:
+    def _weighed(self, peak: StepPeak, size: Bytes) -> TrainingMemory:
         """Bytes at a peak by component, with the overhead."""
         low, high = bounds(sizes(self.overhead_ranges, peak.size))
         return TrainingMemory(
@@ -402,7 +402,7 @@ class Training:
         batch = self.work.micro_batch
         return self._most(most, self.room(usable), lambda n: self.units(batch, n), single=self.is_single(batch))
 
-    def heaviest(self, units: Bytes, *, single: bool) -> Peak:
+    def heaviest(self, units: Bytes, *, single: bool) -> StepPeak:
         """The peak on the most loaded GPU for a batch and a length."""
         return highest([self._peak(index, units, single=single) for index in self.unlike])
 
