@@ -51,6 +51,21 @@ WITHOUT_PRESET: dict[str, dict[str, Any]] = {
     "bitnet": {"hidden_size": 2560, "intermediate_size": 6912, "num_attention_heads": 20, "num_key_value_heads": 5},
     "diffllama": {"hidden_size": 2048, "intermediate_size": 8192, "num_attention_heads": 32, "num_key_value_heads": 8},
     "gemma4_text": GEMMA_4 | {"layer_types": SLIDING, "num_kv_shared_layers": 0},
+    "sarvam_moe": {  # from transformers 5.24 on, and the next
+        "hidden_size": 2048,
+        "intermediate_size": 4096,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 4,
+        "head_dim": 64,
+        "n_routed_experts": 16,
+        "moe_intermediate_size": 512,
+        "num_experts_per_tok": 4,
+    },
+    "lara_mini": {
+        "num_attention_heads": 8,
+        "num_experts": 16,
+        "layer_types": ["linear_attention", "sliding_attention", "linear_attention", "full_attention"],
+    },
 }
 SHARING_KEYS: dict[str, Any] = GEMMA_4 | {
     "layer_types": ["sliding_attention", "full_attention"] * 2,

@@ -698,6 +698,7 @@ OTHER_MAKERS: dict[str, Family] = {
         mixer=Attention(qkv_bias="attention_bias", qk_norm="head", qk_norm_when="use_qk_norm"),
         ffn=DEEPSEEK_EXPERTS,
         names=LING_NAMES.but(packed={"query_key_value": PACKED_QKV}, renamed={"o_proj": "dense"} | QUERY_LAYERNORM),
+        kernels=Kernels(packs=(), cuts_rotated=True),  # the class is GLM-4.5's
     ),
     "sarvam_mla": Family(mixer=MLA(), ffn=DEEPSEEK_EXPERTS, kernels=Kernels(turn="pairs")),
     "internlm3": Family(mixer=Attention(qkv_bias="qkv_bias", out_bias="bias"), ffn=Dense(bias="bias")),
@@ -754,7 +755,7 @@ OTHER_MAKERS: dict[str, Family] = {
             packed={"in_proj": ("in_q", "in_k", "in_v", "in_z", "in_b", "in_a"), "conv1d": CONVS},
             renamed={"norm": "out_norm"},
         ),
-        kernels=Kernels(norm="rms32", fp32_router=True),
+        kernels=Kernels(norm="rms32", fp32_gated_norm=True, fp32_router=True, packs=(("in_q", "in_k", "in_v"),)),
     ),
     "xverse": LLAMA_LIKE,
 }

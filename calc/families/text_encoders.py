@@ -382,7 +382,7 @@ GTE = encoder(
         attention="attention",
         packed={"qkv_proj": PACKED_QKV, "up_gate_proj": ("up_proj", "gate_proj")},
     ),
-    kernels=POST_NORM.model_copy(update={"parts_gate": True}),
+    kernels=POST_NORM.model_copy(update={"packs": (PACKED_QKV,)}),
     ffn=Dense(bias=False),
     norms=("attn_ln", "mlp_ln"),
     layer_extras=(lambda c, layer: extras("mlp", {"mlp.down_proj.bias": (c.size("hidden_size"),)}),),

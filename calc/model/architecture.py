@@ -1,4 +1,4 @@
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, Self
@@ -90,6 +90,11 @@ class Architecture(Frozen):
     def encodes(self) -> bool:
         """Whether tokens see those behind them too: a text passes whole and nothing is kept of it."""
         return any(mixer.sees_ahead for block in self.all_blocks for mixer in block.mixers)
+
+    @property
+    def packed_modules(self) -> Collection[tuple[str, ...]]:
+        """Matrices that transformers' class has as one module, by local names."""
+        return self.names.packed.values() if self.kernels.packs is None else self.kernels.packs
 
     @property
     def experts(self) -> tuple[MoE, ...]:

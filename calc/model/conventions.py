@@ -140,6 +140,7 @@ class Kernels(Frozen):
     norm: RMSKind = "rms"
     rms_alone: bool = False  # a norm without a weight is an RMSNorm, not a LayerNorm: nanochat
     norms_inside: bool = False  # what the last matrices of attention and feed-forward read is normed: BitNet
+    fp32_gated_norm: bool = False  # a recurrent layer's norm is multiplied by its weight in fp32: Lara 4 Mini
     rotation: Rotation = "16_bits"
     turn: Turn = "whole"
     joins_rotated: bool = False  # rotated channels are made apart and joined to the rest, and both are held: StableLM
@@ -153,7 +154,9 @@ class Kernels(Frozen):
     experts' load."""
     casts_router: bool = True  # False: autocast is off as the router scores its states: ERNIE 4.5
     scores_chosen_only: bool = False  # the router's softmax is over the experts that are chosen: gpt-oss
-    parts_gate: bool = False  # gate and up are two modules, though the checkpoint packs them: GTE
+    packs: tuple[tuple[str, ...], ...] | None = None
+    """Matrices that the class has as one module; None: those that the checkpoint packs. GTE has gate and up apart,
+    Sarvam queries, keys and values."""
     shared_first: bool = False  # what every token passes through is computed before the routed experts: Qwen2-MoE
     passes_all: bool = False  # each token goes through every expert, most weighted by zero: Llama 4
     fp32_logits: bool = False  # the class itself casts the logits to 32 bits, and lets go of them as they were: Mamba

@@ -146,7 +146,7 @@ class TrainingSearch:
     def peak_bytes(self, layout: TrainingLayout, recompute: Recompute, n: int) -> int:
         """Bytes on the most loaded GPU at a micro-batch, overhead apart."""
         training = self.training(layout, recompute, self.share(layout) // n)
-        return training.heaviest(training.units(n, self.work.sequence), single=n == 1)[0]
+        return training.heaviest(training.units(n, self.work.sequence), single=n == 1).size
 
     def candidate(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute) -> "TimedStep | None":
         """The largest micro-batch of a layout and recomputation that fits a GPU; None where none does."""

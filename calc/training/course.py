@@ -4,10 +4,10 @@ piece of the stage, a `TrainingStage` that and all that is there besides."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache, partial, reduce
 from itertools import accumulate, chain, groupby
 from operator import add, mul
-from typing import Literal, NamedTuple, Protocol, TypeVar, get_args
+from typing import Literal, NamedTuple, TypeVar, get_args
 
 from calc.errors import Message
 from calc.hardware.shards import blocks_within
@@ -29,8 +29,7 @@ Phase = Literal["after_init", "reference", "forward", "loss", "backward", "optim
 TrainingComponent = Literal[
     "weights", "master_weights", "gradients", "optimizer", "activations", "logits", "temporaries"
 ]
-
-
+TRAINING_COMPONENTS: tuple[TrainingComponent, ...] = get_args(TrainingComponent)
 UPDATE = "what the optimizer needs for its update"
 
 
@@ -55,24 +54,23 @@ class Tensors(NamedTuple):
 
 @dataclass(eq=False)
 class Moment:
-    """Tensors that are in memory at once, and their bytes; a possible peak of a phase."""
+    """Tensors that are in memory at once, and their bytes."""
 
     bytes: Bytes = NOTHING
     tensors: tuple[Tensors, ...] = ()
-    phase: Phase = "after_init"
 
-    def plus(self, more: Iterable[Tensors], phase: Phase | None = None) -> "Moment":
-        """This moment with more tensors; of another phase where one is named."""
+    def plus(self, more: Iterable[Tensors]) -> "Moment":
+        """This moment with more tensors."""
         nbytes, there = self.bytes, []
         for tensors in more:
             if any(tensors.bytes):
                 nbytes = tuple(map(add, nbytes, tensors.bytes))
                 there.append(tensors)
-        return Moment(nbytes, (*self.tensors, *there), phase or self.phase)
+        return Moment(nbytes, (*self.tensors, *there))
 
     def merged_with(self, other: "Moment") -> "Moment":
         """Another moment, at which all of this is there too."""
-        return Moment(tuple(map(add, self.bytes, other.bytes)), (*self.tensors, *other.tensors), other.phase)
+        return Moment(tuple(map(add, self.bytes, other.bytes)), (*self.tensors, *other.tensors))
 
     def counted(self) -> Iterable[Tensors]:
         """Tensors, those of equal parts of the model together: layers of a kind are in many runs."""
@@ -96,7 +94,7 @@ class Moment:
 
     def by_component(self, units: Bytes) -> dict[TrainingComponent, int]:
         """Bytes of each component for a batch and a length."""
-        sizes = dict.fromkeys(get_args(TrainingComponent), 0)
+        sizes = dict.fromkeys(TRAINING_COMPONENTS, 0)
         for tensors in self.counted():
             if tensors.profile is None:
                 sizes[tensors.component] += dot(tensors.bytes, units)
@@ -120,17 +118,26 @@ class Surroundings(NamedTuple):
 
     def at(self, top: Top) -> Moment:
         """The moment at which the part holds so much."""
-        return self.alive.plus([Tensors(top.bytes, profile=self.profile, event=top.event)], self.phase)
+        return self.alive.plus([Tensors(top.bytes, profile=self.profile, event=top.event)])
 
 
-class TakesBytes(Protocol):
-    """Anything with bytes by units."""
+class StepPeak(NamedTuple):
+    """The most bytes of a phase for a batch and a length, and moments that are in memory together then."""
+
+    size: int
+    phase: Phase
+    alive: tuple[Moment, ...]
+
+    def joined_by(self, size: int, alive: Moment) -> "StepPeak":
+        """The peak with all that is there at another moment, of so many bytes."""
+        return StepPeak(self.size + size, self.phase, (alive, *self.alive))
 
     @property
-    def bytes(self) -> Bytes: ...
+    def moment(self) -> Moment:
+        return reduce(Moment.merged_with, self.alive)
 
 
-AnyMoment = TypeVar("AnyMoment", bound=TakesBytes)
+AnyMoment = TypeVar("AnyMoment", Moment, Top)
 
 
 def largest(candidates: Sequence[AnyMoment], units: Bytes) -> AnyMoment:
@@ -296,6 +303,11 @@ def parts_of(moment: Moment, units: Bytes) -> tuple[Part, ...]:
 def dot(nbytes: Bytes, units: Bytes) -> int:
     """Bytes for a batch and a length."""
     return sum(map(mul, nbytes, units))
+
+
+def peak_of(moment: Moment, phase: Phase, units: Bytes) -> StepPeak:
+    """A moment as the peak of a phase."""
+    return StepPeak(dot(moment.bytes, units), phase, (moment,))
 
 
 # What a micro-batch holds on its way through one rank of one piece of a pipeline stage, besides what is there all the
@@ -686,15 +698,15 @@ class Course:
     def backward_depths(self) -> dict[PartAtWork, list[Moment]]:
         return by_part(self.backward())
 
-    def peaks(self, units: Bytes, *, backward: bool) -> list[Moment]:
-        """The largest moment of each phase on the way forward or back, for a batch and a length."""
+    def peaks(self, units: Bytes, *, backward: bool) -> list[StepPeak]:
+        """The peak of each phase on the way forward or back, for a batch and a length."""
         peaks: dict[Phase, tuple[int, Surroundings, Top]] = {}
         for (phase, profile, tops), depths in (self.backward_depths if backward else self.forward_depths).items():
             alive, top = largest(depths, units), largest(tops, units)
             size = dot(alive.bytes, units) + dot(top.bytes, units)
             if phase not in peaks or size > peaks[phase][0]:
                 peaks[phase] = size, Surroundings(phase, alive, profile), top
-        return [here.at(top) for _, here, top in peaks.values()]
+        return [StepPeak(size, phase, (here.at(top),)) for phase, (size, here, top) in peaks.items()]
 
 
 # One rank of a pipeline stage: the courses of its pieces, and all that is there besides.
@@ -817,12 +829,12 @@ class TrainingStage:
     # The step
 
     @cached_property
-    def steps(self) -> list[Moment]:
+    def steps(self) -> dict[Phase, Moment]:
         """Points before and after the step, and the optimizer's update."""
         size = 0 if self.work.optimizer_in_backward else self.states.casts or self.states.gradients
         between = Moment().plus(self.constant())
         updated = [*self.standing, Tensors(once(size), "gradients", "gradients"), self.updating()]
-        return [between, Moment().plus(updated, "optimizer"), between.plus([], "after_step")]
+        return {"after_init": between, "optimizer": Moment().plus(updated), "after_step": between}
 
     def updating(self) -> Tensors:
         return Tensors(once(self.states.update), UPDATE, "temporaries")
@@ -830,11 +842,10 @@ class TrainingStage:
     def stepping(self) -> Moment:
         """The optimizer's update inside the backward pass."""
         gradient = Tensors(once(self.states.largest_gradient), "gradients", "gradients")
-        more = [*self.course.persisting(), gradient, self.updating(), self.course.stream]
-        return self.during.plus(more, "backward")
+        return self.during.plus([*self.course.persisting(), gradient, self.updating(), self.course.stream])
 
-    def without_gradients(self, units: Bytes) -> Iterator[Moment]:
-        """The largest moments of the passes without gradients."""
+    def without_gradients(self, units: Bytes) -> Iterator[StepPeak]:
+        """The peaks of the passes without gradients."""
         for course, when, gathered, ahead in self.quiet:
             resident = Moment().plus([*self.constant(), self.rotary()]) if when == "generation" else self.during
             if when == "after":
@@ -842,20 +853,23 @@ class TrainingStage:
             whole = once(gathered)
             resident = resident.plus([Tensors(whole, GATHERED, "weights"), Tensors(whole, BUFFER, "weights")])
             resident = resident.plus([Tensors(once(ahead), GATHERED, "weights")])
-            for moment in course.peaks(units, backward=False):
-                yield resident.merged_with(moment.plus([], "reference"))
+            size = dot(resident.bytes, units)
+            for peak in course.peaks(units, backward=False):
+                yield peak.joined_by(size, resident)._replace(phase="reference")
 
-    def passes(self, units: Bytes) -> Iterator[Moment]:
-        """The largest moments of a micro-batch's pass, the course of which other numbers of replicas may have too."""
+    def passes(self, units: Bytes) -> Iterator[StepPeak]:
+        """The peaks of a micro-batch's pass, the course of which other numbers of replicas may have too."""
         for course, backward, alive in self.at_work:
             key, peaks = ("peaks", course, units, backward), partial(course.peaks, units, backward=backward)
-            yield from map(alive.merged_with, self.shared.once(key, peaks))
+            size = dot(alive.bytes, units)
+            yield from (peak.joined_by(size, alive) for peak in self.shared.once(key, peaks))
         if self.work.optimizer_in_backward:
-            yield self.stepping()
+            yield peak_of(self.stepping(), "backward", units)
 
-    def peaks(self, units: Bytes) -> list[Moment]:
-        """The largest moments of each phase, for a batch and a length."""
-        candidates = [*self.steps, *self.without_gradients(units), *self.passes(units)]
+    def peaks(self, units: Bytes) -> list[StepPeak]:
+        """Possible peaks of each phase, for a batch and a length."""
+        steps = [peak_of(moment, phase, units) for phase, moment in self.steps.items()]
+        candidates = [*steps, *self.without_gradients(units), *self.passes(units)]
         return candidates if self.value is None else list(self.with_value(candidates, self.value, units))
 
     @property
@@ -863,8 +877,8 @@ class TrainingStage:
         """Bytes of weights, and of what belongs to them, that are there all the time."""
         return self.states.standing + (self.states.gradients if self.recipe.buffers else 0)
 
-    def with_value(self, candidates: list[Moment], value: "TrainingStage", units: Bytes) -> Iterator[Moment]:
-        """The moments of a policy and a value model that are trained together: the latter runs first, waits, and goes
+    def with_value(self, candidates: list[StepPeak], value: "TrainingStage", units: Bytes) -> Iterator[StepPeak]:
+        """The peaks of a policy and a value model that are trained together: the latter runs first, waits, and goes
         back last, when all of the policy's gradients are there. What the training loop holds of the policy's outputs it
         holds through the update."""
         standing = Moment().plus(value.constant())
@@ -873,6 +887,7 @@ class TrainingStage:
         gradients = Tensors(once(value.states.gradients), "gradients", "gradients")
         updating = standing.plus([outputs, gradients, value.updating()])
         resident = {"forward": waiting, "loss": waiting, "backward": waiting, "optimizer": updating}
-        yield from (resident.get(moment.phase, standing).merged_with(moment) for moment in candidates)
+        there = [(resident.get(peak.phase, standing), peak) for peak in candidates]
         own = Moment().plus([*self.constant(), outputs, Tensors(once(self.states.gradients), "gradients", "gradients")])
-        yield from (own.merged_with(moment) for moment in value.peaks(units) if moment.phase == "backward")
+        there += [(own, peak) for peak in value.peaks(units) if peak.phase == "backward"]
+        yield from (peak.joined_by(dot(alive.bytes, units), alive) for alive, peak in there)

@@ -119,7 +119,7 @@ class Modules(Operations):
 
     def packs(self, *parts: str) -> bool:
         """Whether one matrix makes all of these."""
-        return any(set(parts) <= set(packed) for packed in self.model.names.packed.values())
+        return any(set(parts) <= set(packed) for packed in self.model.packed_modules)
 
     def parts(self, x: Tracked, *columns: int) -> list[Tracked]:
         if self.kernels.slices:

@@ -39,11 +39,16 @@ def chunked(t: Modules, x: Tracked, chunk: int, name: Name) -> Tracked:
 
 @scoped
 def gated_norm(t: Modules, x: Tracked, gate: Tracked, heads: int, size: int) -> Tracked:
-    """norm(x)·silu(gate) with the gate in 32 bits (`Qwen3_5RMSNormGated`)."""
+    """norm(x)·silu(gate) with the gate in 32 bits (`Qwen3_5RMSNormGated`), or with the weight too
+    (`LaraMiniRMSNormGated`)."""
     before, label = x.width, "normed output of the scan"
-    wide = t.local(t.cast(x, 4, label))
-    normed = t.local(t.cast(t.multiply(wide, t.inverse_rms(wide, heads), label), before, label))
-    weight = t.parameter(size)
+    wide, weight = t.local(t.cast(x, 4, label)), t.parameter(size)
+    normed = t.multiply(wide, t.inverse_rms(wide, heads), label)
+    if t.kernels.fp32_gated_norm:
+        weight = t.cast(weight, 4, "weights in 32 bits")
+    else:
+        normed = t.cast(normed, before, label)
+    normed = t.local(normed)
     x = t.local(t.multiply(weight, normed, label))
     t.free(wide, normed)
     gate = t.local(t.activation(t.cast(gate, 4, "gate in 32 bits"), "gate in 32 bits"))

@@ -282,7 +282,7 @@ def phase_steps(
     shared = t if stream == tokens else symbols.of("stream_tokens", stream)
     scores = t * sequence if pairs == tokens * positions else pairs
     names = ("chunks", "followed_chunks", "micro_batch", "logit_tokens", "scored_tokens", "scored_row", "tile_tokens")
-    by_chunks = (symbols.of(name, count) for name, count in zip(names, scanned, strict=True))
+    by_chunks = (symbols.of(name, count) for name, count in zip(names, scanned, strict=False))
     parts = training.phases((alone, sequence, t, shared, scores, *by_chunks))[phase]
     lines = [symbols.step(part.name, part.bytes) for part in parts if of in (None, part.component)]
     return lines, symbols.occurring()

@@ -1,7 +1,7 @@
 """Weights of a training step on one rank of one pipeline stage, with all that belongs to them: which of them have
 adapters, and what optimizers remember of each."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
@@ -171,7 +171,10 @@ def states_of(stage: StageWeights, scenario: TrainingScenario) -> States:
         quantized = weight.nbytes < WIDTH[recipe.compute] * weight.numel
         return 4 * weight.numel if work.fp32_rest and not quantized else weight.nbytes
 
-    largest = max(divided(parameters_of(trained), 2), default=0)
+    def largest() -> int:
+        """Elements of the largest tensor that is trained as one, on one rank."""
+        return max(divided(parameters_of(trained), 2), default=0)
+
     frozen = [] if work.trains_base else [(weight, weight.copies * base(weight)) for weight in stage.weights]
     optimizer = [(weight, weight.copies * state_bytes(work.optimizer, weight.tensor, state)) for weight in trained]
     return States(
@@ -180,9 +183,11 @@ def states_of(stage: StageWeights, scenario: TrainingScenario) -> States:
         master=total(4, 1) if recipe.master else 0,
         gradients=total(gradient, 2),
         optimizer=sum(divided(optimizer, 1)),
-        update=update_bytes(work.optimizer, kernel, total(1, 1), largest, width, state),
-        casts=casts_of(divided(elements, 2), trained, gradient, recipe, zero_3=layout.zero == 3),
-        largest_gradient=gradient * largest,
+        update=update_bytes(work.optimizer, kernel, lambda: total(1, 1), largest, width, state),
+        casts=casts_of(divided(elements, 2), trained, gradient, recipe, zero_3=layout.zero == 3)
+        if recipe.flattened or recipe.casts != "none"
+        else 0,
+        largest_gradient=gradient * largest() if work.optimizer_in_backward else 0,
     )
 
 
@@ -224,8 +229,6 @@ def casts_of(sizes: list[int], trained: list[RankWeight], gradient: int, recipe:
     if recipe.flattened:
         elements, at_once = sum(sizes), recipe.sub_group if zero_3 else 0
         return elements * gradient + min(elements, at_once or elements) * (gradient + 4)
-    if recipe.casts == "none":
-        return 0
     if recipe.casts == "all":
         return sum(sizes) * (gradient + 4)
     return 4 * sum(sizes) + gradient * last_matrix(trained)
@@ -268,10 +271,15 @@ def state_bytes(optimizer: Optimizer, tensor: Tensor, width: int) -> int:
 
 
 def update_bytes(
-    optimizer: Optimizer, kernel: OptimizerKernel, elements: int, largest: int, weight: int, state: int
+    optimizer: Optimizer,
+    kernel: OptimizerKernel,
+    elements: Callable[[], int],
+    largest: Callable[[], int],
+    weight: int,
+    state: int,
 ) -> int:
     """Bytes that the update needs for a moment: `elements` are all that are trained, `largest` those of the largest
-    tensor; an element of a weight takes `weight`, of a moment `state`.
+    tensor, counted where they are read; an element of a weight takes `weight`, of a moment `state`.
 
     AdamW foreach holds the square roots of all second moments at once, for-loop that of one tensor and its quotient
     (`torch/optim/adam.py`). transformers' Adafactor holds two fp32 tensors, and of 16-bit weights copies of weight and
@@ -280,13 +288,13 @@ def update_bytes(
     """
     match optimizer, kernel:
         case "adamw", "foreach":
-            return elements * state
+            return elements() * state
         case "adamw", "for-loop":
-            return 2 * largest * state
+            return 2 * largest() * state
         case "adafactor", _:
-            return (16 if weight < 4 else 8) * largest
+            return (16 if weight < 4 else 8) * largest()
         case "adamw-8bit-ao", _:
-            return 12 * largest
+            return 12 * largest()
         case _:
             return 0
 
@@ -345,9 +353,24 @@ def trained_of(rank: Architecture, tensor: Tensor, work: TrainingWorkload) -> It
     elif adapts_experts(rank, work) and tensor.component in ("experts_routed", "router"):
         yield from adapters_of_experts(tensor, work.lora_rank)
     elif has_adapter(rank, tensor, work):
-        out, width = tensor.shape
-        yield replace(tensor, name=f"{tensor.name}.lora_A", shape=(work.lora_rank, width))
-        yield replace(tensor, name=f"{tensor.name}.lora_B", shape=(out, work.lora_rank))
+        width = tensor.shape[1]
+        for number, rows in enumerate(rows_of_modules(rank, tensor, work.lora_targets)):
+            yield replace(tensor, name=f"{tensor.name}.{number}.lora_A", shape=(work.lora_rank, width))
+            yield replace(tensor, name=f"{tensor.name}.{number}.lora_B", shape=(rows, work.lora_rank))
+
+
+def rows_of_modules(rank: Architecture, tensor: Tensor, targets: LoraTargets) -> list[int]:
+    """Rows of the matrices that transformers' class makes of one of the checkpoint and that have adapters: itself, or
+    of packed ones those that the class has apart."""
+    parts = rank.names.packed.get(tensor.name.split(".")[-2], ())
+    if rank.kernels.packs is None or not parts or parts in rank.kernels.packs:
+        return [tensor.shape[0]]
+    mixers = [mixer for block in rank.all_blocks if tensor.layers[0] in block.runs_in for mixer in block.mixers]
+    shapes = next(shapes for mixer in mixers if f"{parts[0]}.weight" in (shapes := mixer.shapes(1)))
+    together = [pack for pack in rank.kernels.packs if set(pack) <= set(parts)]
+    alone = [(part,) for part in parts if not any(part in pack for pack in together)]
+    adapted = (pack for pack in (*together, *alone) if targets != "qv" or set(pack) & {"q_proj", "v_proj"})
+    return [sum(shapes[f"{part}.weight"][0] for part in pack) for pack in adapted]
 
 
 def has_adapter(rank: Architecture, tensor: Tensor, work: TrainingWorkload) -> bool:

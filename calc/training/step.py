@@ -29,15 +29,14 @@ from calc.serving.memory import Memory
 from calc.serving.verdict import Word
 from calc.training.course import (
     Course,
-    Moment,
     Part,
     Phase,
     QuietCourse,
+    StepPeak,
     Tensors,
     TrainingComponent,
     TrainingStage,
     dot,
-    largest,
     once,
     parts_of,
 )
@@ -83,6 +82,11 @@ class TrainingMemory(Memory):
     @property
     def parts(self) -> dict[Message, int]:
         return {part: getattr(self, component) for component, part in PARTS.items()}
+
+
+def highest(peaks: list[StepPeak]) -> StepPeak:
+    """The first peak with most bytes."""
+    return max(peaks, key=lambda peak: peak.size)
 
 
 class Required(NamedTuple):
@@ -291,8 +295,9 @@ class Training:
         return self.parameters + (0 if self.value is None else self.value.parameters)
 
     def units(self, micro_batch: int, sequence: int) -> Bytes:
-        """Numbers of what sizes are counted by."""
-        objective, scored = self.objective, (0, 0, 0, 0)
+        """Numbers of what sizes are counted by, up to the last that anything is: chunks where layers are recurrent,
+        and scored tokens where the loss is a trainer's."""
+        objective, scored = self.objective, tuple[int, ...]()
         if objective is not None and self.method is not None:
             micro_batch *= self.method.sequences
             scored = scored_units(objective, micro_batch, sequence)
@@ -301,7 +306,8 @@ class Training:
         shards = self.layout.tp if self.layout.sequence_parallel else 1
         chunks = micro_batch * -(-positions // self.chunk)
         stream, scores = -(-tokens // shards), tokens * sequence
-        return 1, positions, tokens, stream, scores, chunks, chunks - micro_batch, micro_batch, *scored
+        scanned = (chunks, chunks - micro_batch, micro_batch) if scored or self.rank.recurrent else ()
+        return 1, positions, tokens, stream, scores, *scanned, *scored
 
     @property
     def offloaded_bytes(self) -> int:
@@ -333,43 +339,42 @@ class Training:
 
     def by_phase(self) -> dict[Phase, TrainingMemory]:
         """Bytes on the most loaded GPU at the peak of each phase."""
-        return {phase: self._weighed(moment, self.size) for phase, moment in self.peak_moments.items()}
+        return {phase: self._weighed(peak, self.size) for phase, peak in self.peaks.items()}
 
     def phases(self, size: Bytes | None = None) -> dict[Phase, tuple[Part, ...]]:
         """Tensors on the most loaded GPU at the peak of each phase, by name. `size` is the batch by units, where
         it is traced."""
-        peaks = self.peak_moments if size is None else self._peaks_of_phases(size)
-        return {phase: parts_of(moment, size or self.size) for phase, moment in peaks.items()}
+        peaks = self.peaks if size is None else self._peaks_of_phases(size)
+        return {phase: parts_of(peak.moment, size or self.size) for phase, peak in peaks.items()}
 
     @cached_property
-    def peak_moments(self) -> dict[Phase, Moment]:
+    def peaks(self) -> dict[Phase, StepPeak]:
         return self._peaks_of_phases(self.size)
 
-    def _peaks_of_phases(self, size: Bytes) -> dict[Phase, Moment]:
+    def _peaks_of_phases(self, size: Bytes) -> dict[Phase, StepPeak]:
         peaks = self.stage(self.most_loaded, single=self.is_single(self.work.micro_batch)).peaks(size)
-        phases = ((phase, [moment for moment in peaks if moment.phase == phase]) for phase in PHASES)
-        return {phase: largest(candidates, size) for phase, candidates in phases if candidates}
+        phases = ((phase, [peak for peak in peaks if peak.phase == phase]) for phase in PHASES)
+        return {phase: highest(candidates) for phase, candidates in phases if candidates}
 
     def _memory(self, index: int, micro_batch: int, sequence: int) -> TrainingMemory:
         size = self.units(micro_batch, sequence)
         return self._weighed(self._peak(index, size, single=self.is_single(micro_batch)), size)
 
-    def _peak(self, index: int, units: Bytes, *, single: bool) -> Moment:
-        """The largest moment on a stage, for one sequence or for several."""
+    def _peak(self, index: int, units: Bytes, *, single: bool) -> StepPeak:
+        """The peak on a stage, for one sequence or for several."""
         stage = self.stage(index, single=single)
-        return self.shared.once(("peak", stage, units), lambda: largest(stage.peaks(units), units))
+        return self.shared.once(("peak", stage, units), lambda: highest(stage.peaks(units)))
 
-    def _weighed(self, moment: Moment, size: Bytes) -> TrainingMemory:
-        """Bytes at a moment by component, with the overhead."""
-        allocated = dot(moment.bytes, size)
-        low, high = bounds(sizes(self.overhead_ranges, allocated))
+    def _weighed(self, peak: StepPeak, size: Bytes) -> TrainingMemory:
+        """Bytes at a peak by component, with the overhead."""
+        low, high = bounds(sizes(self.overhead_ranges, peak.size))
         return TrainingMemory(
-            **moment.by_component(size),
+            **peak.moment.by_component(size),
             overhead=(low + high) // 2,
             overhead_low=low,
             overhead_high=high,
-            total=allocated + (low + high) // 2,
-            moment=moment.phase,
+            total=peak.size + (low + high) // 2,
+            moment=peak.phase,
         )
 
     # What fits
@@ -387,7 +392,7 @@ class Training:
         """The largest micro-batch of this length, up to `most`, that fits even at the high end of the overhead."""
         room, sequence = self.room(usable), self.work.sequence
         several = self._most(most, room, lambda n: self.units(n, sequence), single=False)
-        if several == most or self.heaviest(self.units(1, sequence), single=self.is_single(1))[0] <= room:
+        if several == most or self.heaviest(self.units(1, sequence), single=self.is_single(1)).size <= room:
             return max(1, several)
         return 0
 
@@ -397,20 +402,20 @@ class Training:
         batch = self.work.micro_batch
         return self._most(most, self.room(usable), lambda n: self.units(batch, n), single=self.is_single(batch))
 
-    def heaviest(self, units: Bytes, *, single: bool) -> tuple[int, Bytes]:
-        """Bytes on the most loaded GPU at the peak of a batch and a length, and the same by units."""
-        peaks = (self._peak(index, units, single=single).bytes for index in self.unlike)
-        return max((dot(peak, units), peak) for peak in peaks)
+    def heaviest(self, units: Bytes, *, single: bool) -> StepPeak:
+        """The peak on the most loaded GPU for a batch and a length."""
+        return highest([self._peak(index, units, single=single) for index in self.unlike])
 
     def _most(self, most: int, room: int, units: Callable[[int], Bytes], *, single: bool) -> int:
         """The largest size, up to `most`, at which no peak takes more than there is room for. None takes less at a
         larger size, so the peak at a size that is too large says which is the largest for itself, and so on."""
         while most:
-            nbytes, peak = self.heaviest(units(most), single=single)
-            if nbytes <= room:
+            heaviest = self.heaviest(units(most), single=single)
+            if heaviest.size <= room:
                 break
+            peak = heaviest.moment.bytes
             once = peak[CountedBy.ONCE]
-            near = max(1, (room - once) * most // max(1, nbytes - once))  # as though all else grew with the size
+            near = max(1, (room - once) * most // max(1, heaviest.size - once))  # as though all else grew with the size
             most = largest_near(lambda size, peak=peak: dot(peak, units(size)) <= room, most - 1, near)  # type: ignore[misc]
         return most
 
@@ -421,7 +426,7 @@ class Training:
     @cached_property
     def peak_bytes(self) -> int:
         """Bytes on the most loaded GPU at the peak, overhead apart."""
-        return self.heaviest(self.size, single=self.is_single(self.work.micro_batch))[0]
+        return self.heaviest(self.size, single=self.is_single(self.work.micro_batch)).size
 
     @cached_property
     def required(self) -> Required:

@@ -147,8 +147,9 @@ class Tape:
         number = len(self.sizes)
         self.sizes.append((name, unit, columns * width))
         self.uses.append(number)
-        if read:
-            self.use(*read)
+        for tensor in read:
+            if tensor is not None and tensor.storage is not None:
+                self.uses.append(tensor.storage)
         return Tracked(number, columns, width, unit, by_heads=by_heads)
 
     def like(self, name: Name, tensor: Tracked, *read: Tracked | None) -> Tracked:
@@ -254,7 +255,7 @@ class Tape:
             if node.part is not None:
                 self.unpack(node, node.part)
             self.scopes.append(gradients)
-            results = node.backward(gradients[0])
+            results, node.backward = node.backward(gradients[0]), None
             self.use(*self.scopes.pop())
         elif node.part is not None:
             node.part.unread.append(node.place)
@@ -378,9 +379,9 @@ def profile(
     if y.node is not None:
         tape.backward((y.node, y.slot), tape.new("gradients of activations", y.columns, y.width, y.unit))
     marks.append(len(tape.uses))
-    outputs = [
-        sum(tensor.columns * tensor.width for tensor in tape.outputs if tensor.unit == unit) for unit in CountedBy
-    ]
+    outputs = [*NOTHING]
+    for tensor in tape.outputs:
+        outputs[tensor.unit] += tensor.columns * tensor.width
     gradients = [weight.gradients[0] for weight in tape.weights]
     of_weights = sum(gradient.columns * gradient.width for gradient in gradients if gradient is not None)
     tape.use(*tape.outputs, *gradients, *(leaf.gradients[0] for leaf in tape.leaves))
@@ -427,8 +428,7 @@ class Meter:
     """Reads the events of a tape one after the other: what is alive by units."""
 
     def __init__(self, tape: Tape, events: list[int]) -> None:
-        _, units, sizes = zip(*tape.sizes, strict=True)
-        self.sizes = [*zip(units, map(int, sizes), strict=True)]  # plain, also where they are traced
+        self.sizes = [(unit, int(nbytes)) for _, unit, nbytes in tape.sizes]  # plain, also where they are traced
         self.events = events
         self.alive, self.event = list(NOTHING), 0
 

@@ -54,7 +54,7 @@ def test_the_peak_is_that_of_every_depth(model, recipe, layout, work):
     everywhere = [(alive, top) for _, alive, _, tops in (*course.forward(), *course.backward()) for top in tops]
     for micro_batch, sequence in ((1, 1), (1, 128), (2, 4096), (64, 1000), (1, 2**20)):
         units = step.units(micro_batch, sequence)
-        peaks = [dot(moment.bytes, units) for way in (False, True) for moment in course.peaks(units, backward=way)]
+        peaks = [peak.size for way in (False, True) for peak in course.peaks(units, backward=way)]
         assert max(peaks) == max(dot(alive.bytes, units) + dot(top.bytes, units) for alive, top in everywhere)
 
 

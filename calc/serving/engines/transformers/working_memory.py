@@ -140,8 +140,7 @@ def feedforward_elements(block: Block, model: Architecture) -> Iterator[tuple[Me
     if block.ffn is None:
         yield Message("the end of a layer"), {}
     if block.dense is not None:
-        packed = any({"gate_proj", "up_proj"} <= set(parts) for parts in model.names.packed.values())
-        packed = packed and not kernels.parts_gate
+        packed = any({"gate_proj", "up_proj"} <= set(parts) for parts in model.packed_modules)
         yield Message("the feed-forward"), mlp_elements(block.dense, 1, kernels, packed=packed)
     if moe is not None:
         copies = moe.n_experts if kernels.passes_all else moe.top_k
