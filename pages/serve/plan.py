@@ -13,7 +13,7 @@ from pages.parts.inputs import efficiencies, planning
 from pages.parts.inputs.control import drawer, several, vendor_and_form
 from pages.parts.labels import ORIGINS
 from pages.parts.outputs import charts, frame, from_other_pages, paper, plot, share, tables
-from pages.parts.outputs.charts import KEY_ABOVE, Figure, Theme, figure, hover, small
+from pages.parts.outputs.charts import KEY_ABOVE, Figure, figure, hover, small
 from pages.parts.outputs.tables import Column, identifier
 from pages.parts.screen import alert, caption, heading, leading_button, paragraph, small_table
 from pages.parts.state.planned import SHOWN, Planned, Ranked, planned, weigh
@@ -302,7 +302,7 @@ def frontier(answer: Planned, chosen: Ranked | None) -> None:
         tokens_per_s_per_gpu=plan.tokens_per_s_per_gpu,
     )
     mine = plans.frontier_of(plan.gpu)
-    curve = frontier_chart(plans.frontier, mine, here, charts.theme())
+    curve = frontier_chart(plans.frontier, mine, here)
     plot.draw("frontier", say("Speed per user against speed per GPU"), curve, tabled=True)
     with drawer(say("As a table"), "frontier_drawer", icon=":material/table:") as is_open:
         if is_open:
@@ -383,19 +383,18 @@ def operations(answer: Planned, ranked: Ranked) -> None:
     small_table(head, lines, numbers=4)
 
 
-def frontier_chart(points: Sequence[Point], mine: Sequence[Point], chosen: Point, theme: Theme) -> Figure:
+def frontier_chart(points: Sequence[Point], mine: Sequence[Point], chosen: Point) -> Figure:
     """Tokens a second of a GPU over those of one user: what all GPUs together allow, what the chosen plan's GPU allows,
     and where the plan stands."""
     name = find_gpu(chosen.gpu).name
     lines = [
-        trace(say("Best of all"), points, {"color": theme.text, "width": 1.5, "dash": "dot"}, 5),
+        trace(say("Best of all"), points, {"color": charts.theme().text, "width": 1.5, "dash": "dot"}, 5),
         trace(name, mine, {"color": "#0072B2", "width": 2}, 6),
         trace(say("This plan"), [chosen], {"color": "#D55E00"}, 14) | {"mode": "markers"},
     ]
     lines[-1]["marker"] |= {"symbol": "star"}
     return figure(
         lines,
-        theme,
         height=380,
         margin={"l": 8, "r": 8, "t": 40, "b": 52},
         **KEY_ABOVE,

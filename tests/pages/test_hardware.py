@@ -121,20 +121,22 @@ def test_the_map_of_gpus_has_ones_own():
 
 def test_a_heat_map_is_empty_where_nothing_fits():
     found = fitted.models_on("l4", 1, 4096, "vllm")
-    figure = charts.heat_map(found.names, fitted.FORMATS, found.max_context, charts.short_tokens, charts.LIGHT)
+    figure = charts.heat_map(found.names, fitted.FORMATS, found.max_context, charts.short_tokens)
     (cells,) = figure["data"]
     for shades, sizes in zip(cells["z"], found.max_context, strict=True):
         assert [shade is None for shade in shades] == [size == 0 for size in sizes]
 
 
-def test_a_map_of_lengths_colours_what_memory_takes_away():
+def test_a_map_of_lengths_colours_what_memory_takes_away(monkeypatch):
     """A model made for 1,000 tokens: a cell that holds them all is at the pale end, the others the darker the less."""
     lengths = np.array([[1000, 250, 0], [1000, 1000, 1000]])
     for theme in (charts.LIGHT, charts.DARK):
-        figure = charts.heat_map("ab", "xyz", lengths, charts.short_tokens, theme, np.array([1000, 1000]))
+        monkeypatch.setattr(charts, "theme", lambda theme=theme: theme)
+        figure = charts.heat_map("ab", "xyz", lengths, charts.short_tokens, np.array([1000, 1000]))
         (cells,) = figure["data"]
         assert cells["z"][1] == [cells["zmax"]] * 3
         assert cells["z"][0] == [cells["zmax"], cells["zmin"], None]
+        monkeypatch.undo()
     app = page("gpus", model="Qwen/Qwen3-8B")
     assert any(text.endswith("Rows that are all grey come last.") for text in texts(app.caption))
     (chart,) = app.get("plotly_chart")

@@ -158,7 +158,7 @@ def draw(
     st.header(title, anchor=False)
     if choice.figure == "context":
         caption("Grey: the model's whole context. Orange: less, for lack of memory. Rows that are all grey come last.")
-    plot.draw(f"map_{key}", title, charts.heat_map(labels, formats, figures[shown], write, charts.theme(), scale))
+    plot.draw(f"map_{key}", title, charts.heat_map(labels, formats, figures[shown], write, scale))
     with drawer(say("As a table"), f"map_table_{key}", icon=":material/table:") as is_open:
         if is_open:
             table(scenario, fitting, shown, names, key, title)
@@ -231,7 +231,7 @@ def roofline(answer: Answer) -> None:
     )
     if layout.gpus > 1:
         caption("One rank of {layout}.", layout=words.layout(layout))
-    plot.draw("roofline", say("Roofline"), charts.roofline(gpu, points, charts.theme()), tabled=True)
+    plot.draw("roofline", say("Roofline"), charts.roofline(gpu, points), tabled=True)
     with drawer(say("As a table"), "roofline_table", icon=":material/table:") as is_open:
         if is_open:
             head = [say("Pass"), say("FLOP per byte"), say("TFLOP/s"), say("Limited by")]

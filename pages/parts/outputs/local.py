@@ -16,7 +16,7 @@ from calc.time.local import LocalRun, MLXRun, WhereRun
 from calc.units import GIB
 from pages.parts import words
 from pages.parts.inputs.control import drawer
-from pages.parts.outputs import charts, plot, tables
+from pages.parts.outputs import plot, tables
 from pages.parts.outputs.cards import limit
 from pages.parts.outputs.charts import heat_map
 from pages.parts.outputs.tables import Column, identifier
@@ -287,7 +287,7 @@ def heat(answer: LocalAnswer, names: list[str]) -> None:
     if rates.any():
         labels = [name.rpartition("/")[2] for name in names]
         contexts = [words.tokens(context) for context in HEAT_CONTEXTS]
-        shown = heat_map(labels, contexts, rates, words.figure, charts.theme())
+        shown = heat_map(labels, contexts, rates, words.figure)
         plot.draw("local_heat", say("Speed over contexts"), shown)
 
 

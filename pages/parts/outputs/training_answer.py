@@ -266,11 +266,11 @@ def timeline(answer: Trained) -> None:
     """Each phase of the step at its peak, the largest marked, and the derivation of each."""
     report, step = answer.report, TrainingDerivations(answer)
     if answer.rollout is not None:
-        bars = charts.rollout_bars(answer.rollout, charts.theme())
+        bars = charts.rollout_bars(answer.rollout)
         plot.draw("rollout_phases", say("Trainer and engine in each phase"), bars, titled=True)
         caption("Below, the trainer alone.")
     caption(PEAKS[report.memory.moment])
-    plot.draw("phases", say("Memory vs. phase of the step"), charts.phase_bars(report, charts.theme()))
+    plot.draw("phases", say("Memory vs. phase of the step"), charts.phase_bars(report))
     caption("What is alive in each phase, by formula:")
     with st.container(horizontal=True, gap="xsmall", key="phase_derivations"):
         for phase in report.phases:

@@ -68,7 +68,7 @@ def draw(evidence: SpeedAccuracy) -> None:
     )
     kinds(evidence)
     heading("Errors of each kind")
-    plot.draw("speed_errors", say("Errors of each kind"), errors(evidence, charts.theme()))
+    plot.draw("speed_errors", say("Errors of each kind"), errors(evidence))
     compared_with_aiconfigurator()
     grouped(say("By engine"), "speed_engines", evidence.by_engine)
     grouped(say("By GPU"), "speed_gpus", evidence.by_gpu)
@@ -115,7 +115,7 @@ def kinds(evidence: SpeedAccuracy) -> None:
         )
 
 
-def errors(evidence: SpeedAccuracy, theme: charts.Theme) -> charts.Figure:
+def errors(evidence: SpeedAccuracy) -> charts.Figure:
     """A box from quarter to quarter for each kind, and every record as a point."""
     rows = (row for row in evidence.records() if row["kind"] in evidence.by_kind)
     points = {
@@ -128,7 +128,7 @@ def errors(evidence: SpeedAccuracy, theme: charts.Theme) -> charts.Figure:
         ]
         for kind, group in by(lambda row: row["kind"], rows).items()
     }
-    return error_boxes(points, 1, theme)
+    return error_boxes(points, 1)
 
 
 def compared_with_aiconfigurator() -> None:
