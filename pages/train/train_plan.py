@@ -68,20 +68,20 @@ def table(answer: TrainingPlanned, plans: tuple[TrainingPlan, ...], key: str, la
 def columns() -> list[Column]:
     """Columns, `DECISIVE` of them first."""
     return [
-        Column(say("GPU"), lambda plan: find_gpu(plan.gpu).name),
-        Column(say("Layout"), layout),
-        Column(say("Activation checkpointing"), lambda plan: say(CHOICES["recompute"][plan.recompute])),
-        Column(say("Micro-batch"), "micro_batch", "whole"),
-        Column(say("Days"), lambda plan: plan.campaign.days.expected, "one"),
-        Column(say("MFU"), lambda plan: plan.time.mfu.expected, "percent"),
-        Column(say("Cost"), lambda plan: (cost := plan.campaign.cost) and cost.expected, "dollars"),
-        Column(say("Days, from–to"), lambda plan: words.span(plan.campaign.days)),
-        Column(say("Tokens/s per GPU"), lambda plan: plan.time.tokens_per_s_per_gpu.expected, "whole"),
-        Column(say("Tokens/s per GPU, from–to"), lambda plan: words.span(plan.time.tokens_per_s_per_gpu)),
-        Column(say("TFLOP/s per GPU"), lambda plan: plan.time.tflops_per_gpu.expected, "whole"),
-        Column(say("Energy, MWh"), lambda plan: (energy := plan.campaign.energy_mwh) and energy.expected, "one"),
-        Column(say("Step, s"), lambda plan: plan.time.step_s.expected, "two"),
-        Column(say("Headroom, GiB per GPU"), "headroom_gib", "one"),
+        Column("GPU", lambda plan: find_gpu(plan.gpu).name),
+        Column("Layout", layout),
+        Column("Activation checkpointing", lambda plan: say(CHOICES["recompute"][plan.recompute])),
+        Column("Micro-batch", "micro_batch", "whole"),
+        Column("Days", lambda plan: plan.campaign.days.expected, "one"),
+        Column("MFU", lambda plan: plan.time.mfu.expected, "percent"),
+        Column("Cost", lambda plan: (cost := plan.campaign.cost) and cost.expected, "dollars"),
+        Column("Days, from–to", lambda plan: words.span(plan.campaign.days)),
+        Column("Tokens/s per GPU", lambda plan: plan.time.tokens_per_s_per_gpu.expected, "whole"),
+        Column("Tokens/s per GPU, from–to", lambda plan: words.span(plan.time.tokens_per_s_per_gpu)),
+        Column("TFLOP/s per GPU", lambda plan: plan.time.tflops_per_gpu.expected, "whole"),
+        Column("Energy, MWh", lambda plan: (energy := plan.campaign.energy_mwh) and energy.expected, "one"),
+        Column("Step, s", lambda plan: plan.time.step_s.expected, "two"),
+        Column("Headroom, GiB per GPU", "headroom_gib", "one"),
     ]
 
 

@@ -169,20 +169,20 @@ def table(
 ) -> None:
     """Context and speed of every format; a row that is clicked is weighed."""
     formats = list(enumerate(fitting.formats))
-    columns = [Column(say("Name"), lambda row: names[row])]
-    contexts = fitting.max_context
+    columns = [Column("Name", lambda row: names[row])]
+    contexts, speeds = fitting.max_context, fitting.tokens_per_s
 
     def tokens(n: int) -> int | str:
         return limit(None if n >= MOST_TOKENS else n)
 
-    columns += [of_rows(say("Context, {format}", format=it), contexts[:, i], "whole", tokens) for i, it in formats]
-    columns += [of_rows(say("Tokens/s, {format}", format=it), fitting.tokens_per_s[:, i], "one") for i, it in formats]
+    columns += [of_rows(Message("Context, {format}", format=it), contexts[:, i], "whole", tokens) for i, it in formats]
+    columns += [of_rows(Message("Tokens/s, {format}", format=it), speeds[:, i], "one") for i, it in formats]
     opened = tables.pick(f"map_rows_{key}", title, columns, shown, id=lambda row: identifier(fitting.names[row]))
     for id, row in opened.items():
         leading_button(WEIGH, say("Weigh {name}", name=names[row]), f"card_{id}", taken, scenario, fitting, row, key)
 
 
-def of_rows(label: str, figures: Array, kind: Kind, write: Callable[[Any], Any] = lambda figure: figure) -> Column:
+def of_rows(label: Message, figures: Array, kind: Kind, write: Callable[[Any], Any] = lambda figure: figure) -> Column:
     """A column of the figures of a map's rows; empty where nothing fits."""
     return Column(label, lambda row: write(figures[row].item()) or None, kind)
 

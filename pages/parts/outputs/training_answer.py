@@ -330,16 +330,14 @@ def table(answer: Trained) -> None:
         return None if (way := spread[verdict.gpu]) is None else words.listed(way.what)
 
     columns = [
-        Column(say("GPU"), lambda verdict: find_gpu(verdict.gpu).name),
-        Column(say("Verdict"), lambda verdict: f"{MARKS[verdict.verdict]} {say(BADGES[verdict.verdict][0])}"),
-        Column(
-            say("Headroom, GiB"), lambda verdict: verdict.spare / GIB, "two", say("Below zero: the GPU lacks as many.")
-        ),
-        Column(say("Max micro-batch size"), lambda verdict: limit(verdict.max_micro_batch), "whole"),
-        Column(say("Max sequence length"), lambda verdict: limit(verdict.max_sequence), "whole"),
-        Column(say("Min. GPUs (ZeRO-3)"), fewest, "whole"),
-        Column(say("With"), changes, help=say("Changes that so few GPUs need, besides ZeRO-3.")),
-        Column(say("Usable, GiB"), lambda verdict: verdict.usable / GIB, "two"),
+        Column("GPU", lambda verdict: find_gpu(verdict.gpu).name),
+        Column("Verdict", lambda verdict: f"{MARKS[verdict.verdict]} {say(BADGES[verdict.verdict][0])}"),
+        Column("Headroom, GiB", lambda verdict: verdict.spare / GIB, "two", "Below zero: the GPU lacks as many."),
+        Column("Max micro-batch size", lambda verdict: limit(verdict.max_micro_batch), "whole"),
+        Column("Max sequence length", lambda verdict: limit(verdict.max_sequence), "whole"),
+        Column("Min. GPUs (ZeRO-3)", fewest, "whole"),
+        Column("With", changes, help="Changes that so few GPUs need, besides ZeRO-3."),
+        Column("Usable, GiB", lambda verdict: verdict.usable / GIB, "two"),
     ]
     verdict_table(answer.scenario, "training_rows", columns, verdicts.values(), partial(gpu_card, answer))
 
