@@ -1,7 +1,5 @@
 """The catalogue as a table, and a GPU of the reader's own."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -109,7 +107,7 @@ def test_the_map_of_models_is_what_fits_and_a_row_of_its_table_is_weighed():
     for row in shown:
         tokens = found.max_context[named[row["Name"]]][fitted.FORMATS.index("int4")]
         assert row["Context, int4"] == ("no limit" if tokens == MOST_TOKENS else tokens or None)
-    assert len(app.get("plotly_chart")) == 1
+    assert list(drawn(app)) == ["map_models"]
 
 
 @pytest.mark.slow
@@ -139,8 +137,7 @@ def test_a_map_of_lengths_colours_what_memory_takes_away(monkeypatch):
         monkeypatch.undo()
     app = page("gpus", model="Qwen/Qwen3-8B")
     assert any(text.endswith("Rows that are all grey come last.") for text in texts(app.caption))
-    (chart,) = app.get("plotly_chart")
-    (cells,) = json.loads(chart.proto.spec)["data"]
+    (cells,) = drawn(app)["map_formats"]["data"]
     grey = [all(cell == cells["zmax"] for cell in row) for row in cells["z"]]
     assert grey == sorted(grey)
     assert grey.count(False) > 20

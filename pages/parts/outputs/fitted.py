@@ -158,7 +158,7 @@ def draw(
     st.header(title, anchor=False)
     if choice.figure == "context":
         caption("Grey: the model's whole context. Orange: less, for lack of memory. Rows that are all grey come last.")
-    plot.draw(f"map_{key}", title, charts.heat_map(labels, formats, figures[shown], write, scale))
+    plot.draw(f"map_{key}", title, charts.heat_map(labels, formats, figures[shown], write, scale), tabled=True)
     with drawer(say("As a table"), f"map_table_{key}", icon=":material/table:") as is_open:
         if is_open:
             table(scenario, fitting, shown, names, key, title)

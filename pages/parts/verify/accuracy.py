@@ -50,28 +50,20 @@ def kinds(evidence: Accuracy) -> None:
 
 
 def scatter(evidence: Accuracy) -> None:
-    """Every record as a point, drawn by Streamlit's own Plotly: it alone says which point was clicked."""
+    """Every record as a point; the one that was clicked with its source."""
     heading("Predicted against measured")
     caption("Click a point to see its record and open its source.")
     labelled = {say(KINDS[kind]): rows for kind, rows in evidence.by_kind().items()}
-    chosen = st.plotly_chart(
-        agreement(labelled),
-        key="agreement",
-        theme=None,
-        config=plot.CONFIG,
-        on_select="rerun",
-        selection_mode="points",
-    )
+    head = ["kind", "record", "measured", "predicted", "source"]
     rows = [[kind, row.name, row.measured, row.predicted, row.source] for kind in labelled for row in labelled[kind]]
-    plot.files(
-        "agreement", say("Predicted against measured"), ["kind", "record", "measured", "predicted", "source"], rows
-    )
-    for point in chosen.selection.points:
-        name, error, source = point["customdata"]
+    label = say("Predicted against measured")
+    chosen = plot.draw("agreement", label, agreement(labelled), tabled=True, rows=(head, rows))
+    if chosen is not None:
+        name, error, source = chosen
         sentence = say("**{name}**: {error}. Source: {source}", name=name, error=words.difference(error), source=source)
         st.info(sentence, icon=":material/link:")
     heading("Errors of each kind")
-    plot.draw("errors", say("Errors of each kind"), errors(labelled))
+    plot.draw("errors", say("Errors of each kind"), errors(labelled), tabled=True)
 
 
 def table(evidence: Accuracy) -> None:
@@ -145,6 +137,7 @@ def agreement(kinds: Mapping[str, Sequence[Compared]]) -> Figure:
         showlegend=True,
         legend={"orientation": "h", "y": -0.16, "x": 0, "itemsizing": "constant"},
         hovermode="closest",
+        clickmode="event+select",
         xaxis=axis | {"title": small(say("Measured, GiB"))},
         yaxis=axis | {"title": small(say("Predicted, GiB"))},
     )

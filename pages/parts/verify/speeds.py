@@ -68,7 +68,7 @@ def draw(evidence: SpeedAccuracy) -> None:
     )
     kinds(evidence)
     heading("Errors of each kind")
-    plot.draw("speed_errors", say("Errors of each kind"), errors(evidence))
+    plot.draw("speed_errors", say("Errors of each kind"), errors(evidence), tabled=True)
     compared_with_aiconfigurator()
     grouped(say("By engine"), "speed_engines", evidence.by_engine)
     grouped(say("By GPU"), "speed_gpus", evidence.by_gpu)
