@@ -20,7 +20,7 @@ from pages.parts.inputs import lists
 from pages.parts.limits import Visitors
 from pages.parts.operations import Headers
 from pages.parts.outputs import scripts
-from pages.parts.outputs.preview import Moved, Preview
+from pages.parts.outputs.preview import Addresses
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.weighed import trained, weighed
 
@@ -53,8 +53,7 @@ app = st.App(
         Middleware(Headers),
         Middleware(operations.Gate, state),
         Middleware(Visitors),
-        Middleware(Moved),
-        Middleware(Preview),
+        Middleware(Addresses),
         *direct.middleware(),
     ],
 )
