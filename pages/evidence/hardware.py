@@ -132,7 +132,7 @@ def add_own_gpu() -> None:
 scenario = frame.without_model(HARDWARE)
 shown = chosen()
 caption(
-    "{n:,} GPUs; a figure without a source stays out. Click rows, of several GPUs too, to weigh on them.", n=len(shown)
+    "{n:,} GPUs; a figure without a source stays out. Click one row or several to weigh on these GPUs.", n=len(shown)
 )
 table(shown)
 heading("A GPU of your own")

@@ -124,7 +124,7 @@ def servers(on: SharedGPUs) -> None:
         gib(Message("Taken, GiB"), "taken"),
         gib(Message("Weights, GiB"), "weights"),
         gib(Message("KV cache, GiB"), "kv_cache"),
-        gib(Message("Else, GiB"), "other"),
+        gib(Message("Other, GiB"), "other"),
         gib(Message("Free before, GiB"), "free"),
     ]
     if on.sleep_level:
@@ -137,8 +137,8 @@ def servers(on: SharedGPUs) -> None:
         id=lambda line: identifier(f"{line[0]} {line[1].model}"),
     )
     caption(
-        "Each server gets the least share with which it fits (`--gpu-memory-utilization`): it is one of the whole "
-        "GPU, and so much must be free when it starts. What it takes is counted at the high end of the overhead."
+        "Each server gets the smallest share of the GPU with which it fits (`--gpu-memory-utilization`); that share "
+        "must be free when the server starts. What a server takes is counted at the high end of the overhead."
     )
 
 

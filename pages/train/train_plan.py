@@ -40,7 +40,7 @@ def headline(plan: TrainingPlan, answer: TrainingPlanned) -> str:
         )
     return say(
         "**{gpus:,} × {gpu}**: {days} days ({span}) for {tokens} tokens, at an MFU of {mfu}, for {price} in all.",
-        price=words.dollars(cost.expected),
+        price=words.dollars(cost.expected, exact=False),
         **values,
     )
 
@@ -114,7 +114,7 @@ def take(answer: TrainingPlanned, plan: TrainingPlan) -> None:
 with st.spinner(say("Trying every layout, ZeRO stage and recomputation …")):  # for the title says the fastest
     answer = frame.page(TRAIN_PLAN, training_planned, planning.training_run, planning.hardware, planning.prices)
 report = answer.report
-caption("Plans to train all of its weights: layout, days and price.")
+caption("The run trains all weights; adapters and other losses are weighed on Training step.")
 if report.plans:
     first = report.plans[0]
     st.markdown(headline(first, answer))
@@ -122,7 +122,7 @@ if report.plans:
     heading("Plans")
     caption(
         "The fastest layout, ZeRO stage and recomputation of each GPU, with the largest micro-batch that fits. "
-        "Click a row to take it over. From–to is the range in which most of what was measured lies."
+        "Click a row to open it. From–to is the range in which most of what was measured lies."
     )
     chosen = table(answer, report.plans, "training_plans_table", say("Plans"))
     savings = say("What recomputation and ZeRO stages buy")

@@ -69,9 +69,9 @@ def experts(answer: Weighed) -> None:
         return
     count = Architecture.from_config(config).parameters()
     caption(
-        "{n} experts in each layer, of which a token passes through {chosen}, together, with a shared one where "
-        "the family has it, as wide as the feed-forward: {total} parameters, {active} of them active, where all "
-        "{before} are now. The attention stays as it is.",
+        "{n} experts in each layer, {chosen} of them for each token; those {chosen}, with a shared expert where the "
+        "family has one, are together as wide as the feed-forward is now. That is {total} parameters, {active} of them "
+        "active, instead of {before}. The attention stays as it is.",
         n=EXPERTS,
         chosen=CHOSEN,
         total=words.count(count.total),

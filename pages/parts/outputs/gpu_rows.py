@@ -40,7 +40,7 @@ def cards_or_table(verdicts: Sequence[V], card: Callable[[V], None], table: Call
     if len(verdicts) > CARDS:
         table()
     elif verdicts:
-        with st.grid(len(verdicts), min_column_width=230, gap="small", key="gpu_cards"):
+        with st.grid(len(verdicts), min_column_width=200, gap="small", key="gpu_cards"):
             for verdict in verdicts:
                 card(verdict)
 

@@ -113,7 +113,7 @@ def file_columns(answer: LocalAnswer) -> list[Column]:
     return [
         Column("File", called),
         Column("Size, GiB", lambda row: row.bytes / GIB, "two"),
-        Column("Where it lies", lambda row: place(row.run, answer.architecture.num_layers)),
+        Column("Placement", lambda row: place(row.run, answer.architecture.num_layers)),
         rate,
         prompt,
         longest(lambda row: row.run.longest),
@@ -263,7 +263,7 @@ def preset_columns() -> list[Column]:
         Column("Model", lambda line: line[0]),
         Column("File", lambda line: line[1].file.weights),
         Column("Size, GiB", lambda line: line[1].file.bytes / GIB, "two"),
-        Column("Where it lies", where),
+        Column("Placement", where),
         rate,
         longest(lambda line: line[1].longest),
         span,
