@@ -57,8 +57,8 @@ function tabulated(chart, summary) {
 }
 
 // What a chart shows, in plain words and whole numbers: a head, and rows.
-function figures({ figure, tree, rows: given }) {
-  const [head, rows] = given ?? (tree ? slices(tree) : series(figure));
+function figures({ figure, tree, file }) {
+  const [head, rows] = file ?? (tree ? slices(tree) : series(figure));
   const plain = (cell) => (typeof cell === "number" ? cell : `${cell ?? ""}`.replace(/<[^>]*>/g, " ").trim());
   return { head: head.map((name) => plain(name) || "name"), rows: rows.map((row) => row.map(plain)) };
 }
@@ -139,7 +139,7 @@ function config(Plotly, chart) {
     click: () => Plotly.downloadImage(chart, { format, scale, filename: chart.shown.label }),
   });
   const buttons = [[save("png", Plotly.Icons.camera, 3), save("svg", Plotly.Icons.disk, 1)]];
-  chart.config = { ...chart.shown.figure.config, displayModeBar: "hover", displaylogo: false, modeBarButtons: buttons };
+  chart.config = { responsive: true, displayModeBar: "hover", displaylogo: false, modeBarButtons: buttons };
   return chart.config;
 }
 

@@ -74,7 +74,7 @@ def columns() -> list[Column]:
         Column("Micro-batch", "micro_batch", "whole"),
         Column("Days", lambda plan: plan.campaign.days.expected, "one"),
         Column("MFU", lambda plan: plan.time.mfu.expected, "percent"),
-        Column("Cost", lambda plan: (cost := plan.campaign.cost) and cost.expected, "dollars"),
+        Column("Cost, $", lambda plan: (cost := plan.campaign.cost) and cost.expected, "whole"),
         Column("Days, from–to", lambda plan: words.span(plan.campaign.days)),
         Column("Tokens/s per GPU", lambda plan: plan.time.tokens_per_s_per_gpu.expected, "whole"),
         Column("Tokens/s per GPU, from–to", lambda plan: words.span(plan.time.tokens_per_s_per_gpu)),

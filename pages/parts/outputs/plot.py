@@ -8,14 +8,9 @@ from typing import Any
 from pages.parts.outputs import scripts
 from pages.parts.words import percent, say
 
-CONFIG = {"displayModeBar": False, "responsive": True}
 CHART = scripts.element("weighbridge_chart", "chart.js")
-
-
 TABLE = 30
 """Pixels of the line with its figures: as files, and in the chart's place, as a table."""
-
-
 TITLE = 48
 """And of its heading."""
 
@@ -40,10 +35,10 @@ def draw(
             "titled": titled,
             "told": largest_slice(tree) if tree else span(figure),
             "table": None if tabled else say("As a table"),
-            "figure": figure | {"config": CONFIG},
+            "figure": figure,
             "tree": tree,
-        }
-        | ({"rows": rows} if rows else {}),
+            "file": rows,
+        },
         height=figure["layout"]["height"] + TABLE + (TITLE if titled else 0),
         on_point_change=lambda: None,
     )

@@ -55,16 +55,16 @@ CLOSE = 0.005
 
 def chosen_source() -> str:
     """The source to compare with."""
-    chosen = st.segmented_control(
+    return st.segmented_control(
         say("Compare with"),
         list(SOURCES),
         format_func=lambda name: say(SOURCES[name]),
+        default="hub",
         required=True,
         key="beside",
         persist_state="session",
         label_visibility="collapsed",
     )
-    return chosen or next(iter(SOURCES))
 
 
 def draw(answer: Answer, choice: str) -> None:
