@@ -304,15 +304,12 @@ def frontier(answer: Planned, chosen: Ranked | None) -> None:
     )
     mine = plans.frontier_of(plan.gpu)
     curve = frontier_chart(plans.frontier, mine, here)
-    plot.draw("frontier", say("Speed per user against speed per GPU"), curve, tabled=True)
-    with drawer(say("As a table"), "frontier_drawer", icon=":material/table:") as is_open:
-        if is_open:
-            head = [say("Plan"), say("Tokens/s per user"), say("Tokens/s per GPU")]
-            lines = [
-                (described(point), words.figure(point.tokens_per_s_per_user), words.figure(point.tokens_per_s_per_gpu))
-                for point in dict.fromkeys([here, *mine, *plans.frontier])
-            ]
-            small_table(head, lines, numbers=2)
+    head = [say("Plan"), say("Tokens/s per user"), say("Tokens/s per GPU")]
+    rows = [
+        [described(point), point.tokens_per_s_per_user, point.tokens_per_s_per_gpu]
+        for point in dict.fromkeys([here, *mine, *plans.frontier])
+    ]
+    plot.draw("frontier", say("Speed per user against speed per GPU"), curve, rows=(head, rows))
 
 
 def sensitivity(answer: Planned) -> None:

@@ -17,7 +17,7 @@ from pages.parts.inputs.control import drawer, explain, several, vendor_and_form
 from pages.parts.outputs import charts, plot, tables
 from pages.parts.outputs.cards import limit
 from pages.parts.outputs.tables import Column, Kind, identifier
-from pages.parts.screen import alert, caption, leading_button, small_table
+from pages.parts.screen import alert, caption, leading_button
 from pages.parts.state import fitted
 from pages.parts.state.query import MACHINE, WEIGH
 from pages.parts.state.scenario import Scenario, ServingChoice, Source
@@ -231,12 +231,6 @@ def roofline(answer: Answer) -> None:
     )
     if layout.gpus > 1:
         caption("One rank of {layout}.", layout=words.layout(layout))
-    plot.draw("roofline", say("Roofline"), charts.roofline(gpu, points), tabled=True)
-    with drawer(say("As a table"), "roofline_table", icon=":material/table:") as is_open:
-        if is_open:
-            head = [say("Pass"), say("FLOP per byte"), say("TFLOP/s"), say("Limited by")]
-            rows = (
-                [say(of.what), words.figure(of.intensity), words.figure(of.tflops), say(words.BOUNDS[of.bound])]
-                for of in points
-            )
-            small_table(head, rows, numbers=2)
+    head = [say("Pass"), say("FLOP per byte"), say("TFLOP/s"), say("Limited by")]
+    rows = [[say(of.what), of.intensity, of.tflops, say(words.BOUNDS[of.bound])] for of in points]
+    plot.draw("roofline", say("Roofline"), charts.roofline(gpu, points), rows=(head, rows))

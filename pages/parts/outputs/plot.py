@@ -25,9 +25,9 @@ def draw(
     titled: bool = False,
     rows: tuple[list[str], list[list[Any]]] | None = None,
 ) -> Any:
-    """A figure with its name, which may head it, a sentence and a table, unless a page has a better one; with `rows`, a
-    head and rows, these are what its files hold. With a tree it is a pie whose slices can be looked into. Returns the
-    `customdata` of the point that was clicked, where the figure has `clickmode`."""
+    """A figure with its name, which may head it, a sentence and a table, unless a page has a better one. `rows`, a head
+    and rows, are what its table and files hold in place of all its points. With a tree it is a pie whose slices can be
+    looked into. Returns the `customdata` of the point that was clicked, where the figure has `clickmode`."""
     clicked = CHART(
         key=key,
         data={
