@@ -74,7 +74,7 @@ class ModelDerivations:
 class ServingDerivations:
     """Derivations of the memory on one kind of GPU."""
 
-    def __init__(self, answer: Weighed, gpu: GPU | None = None) -> None:
+    def __init__(self, answer: Weighed, gpu: GPU | None) -> None:
         self.answer, self.gpu, self.report = answer, gpu, answer.report
 
     @property

@@ -40,7 +40,7 @@ def draw(answer: Trained) -> None:
         return
     sentence = "Room for a micro-batch of {batch}, or for sequences of {sequence} tokens."
     room = say(sentence, batch=most(focus.max_micro_batch), sequence=most(focus.max_sequence))
-    details(report.verdicts, focus, spelled(report.scenario.layout), room if focus.verdict == "fits" else None)
+    details(answer, focus, spelled(report.scenario.layout), room if focus.verdict == "fits" else None)
     if (rollout := answer.rollout) is not None:
         generation(rollout, focus)
         if focus.verdict not in ("fits", "does not run"):
