@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import pandas  # noqa: F401  # whole before two readers come at once: Plotly looks at what is half imported
+import pandas  # noqa: F401  # whole before two readers come at once, one of whom might find it half imported
 import streamlit as st
 from starlette.middleware import Middleware
 from starlette.routing import Mount
@@ -20,7 +20,7 @@ from pages.parts.inputs import lists
 from pages.parts.limits import Visitors
 from pages.parts.operations import Headers
 from pages.parts.outputs import scripts
-from pages.parts.outputs.preview import Moved, Preview
+from pages.parts.outputs.preview import Addresses
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.weighed import trained, weighed
 
@@ -53,8 +53,7 @@ app = st.App(
         Middleware(Headers),
         Middleware(operations.Gate, state),
         Middleware(Visitors),
-        Middleware(Moved),
-        Middleware(Preview),
+        Middleware(Addresses),
         *direct.middleware(),
     ],
 )

@@ -34,7 +34,15 @@ SINGLE = set(
     """.split()
 )
 """Names of one word."""
-SAYING = {"say": (0,), "Message": (0,), "paragraph": (0,), "caption": (0,), "heading": (0,), "alert": (2,)}
+SAYING = {
+    "say": (0,),
+    "Message": (0,),
+    "paragraph": (0,),
+    "caption": (0,),
+    "heading": (0,),
+    "alert": (2,),
+    "Column": (0, 3),
+}
 SAYING |= {
     "Control": (0, 4),
     "Switch": (0, 1),
@@ -45,7 +53,8 @@ SAYING |= {
 }
 SAYING |= {"compared": (3, 4), "in_range": (3, 4), "left_over": (3, 4), "_of_overhead": (3, 4), "held_in_pages": (5, 6)}
 """Calls with sentences, and the places of their templates among the arguments: of `pages.parts`' words, screen,
-inputs.fields, inputs.question, outputs.findings and outputs.charts, of `cli.options`, and of `calc.verify.logs`."""
+inputs.fields, inputs.question, outputs.tables, outputs.findings and outputs.charts, of `cli.options`, and of
+`calc.verify.logs`."""
 UNSAID = ("holds", "NotImplementedError", "split", "Ending")
 """Calls with words that nobody is told, and lists of names."""
 HABITS = "calc/serving/engines/vllm/options.py"
@@ -95,8 +104,9 @@ def said(tree: ast.Module) -> Iterator[Key]:
                 for one in texts(call.args[place], scope, tree) if len(call.args) > place else ():
                     plurals = list(texts(keywords["plural"], scope, tree)) if "plural" in keywords else []
                     yield one, plurals[0] if plurals else None
-            for text in texts(keywords["description"], scope, tree) if "description" in keywords else ():
-                yield text, None
+            for name in ("description", "help") if callee(call) == "Column" else ("description",):
+                for text in texts(keywords[name], scope, tree) if name in keywords else ():
+                    yield text, None
 
 
 def callee(call: ast.Call) -> str:

@@ -247,9 +247,9 @@ class GQA(Attention):
             yield MQA
         else:
             yield Message(
-                "**Grouped-query attention (GQA)** lies between the two: each KV head serves a group of query heads "
-                "([arXiv:2305.13245](https://arxiv.org/abs/2305.13245)). Here {n} query heads share one, so that the "
-                "cache is 1/{n} of multi-head attention's: {saved:.4g}% less.",
+                "**Grouped-query attention (GQA)** lies between multi-head and multi-query attention: each KV head "
+                "serves a group of query heads ([arXiv:2305.13245](https://arxiv.org/abs/2305.13245)). Here {n} query "
+                "heads share one, so that the cache is 1/{n} of multi-head attention's: {saved:.4g}% less.",
                 n=shared,
                 saved=100 - 100 / shared,
             )

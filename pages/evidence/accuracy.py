@@ -1,6 +1,6 @@
 import streamlit as st
 
-from pages.parts.outputs import charts, frame
+from pages.parts.outputs import frame
 from pages.parts.screen import paragraph
 from pages.parts.state.query import ACCURACY
 from pages.parts.verify import accuracy as shown
@@ -34,6 +34,6 @@ else:
         tracked=figures.tracked,
     )
     shown.kinds(figures)
-    shown.scatter(figures, charts.theme())
+    shown.scatter(figures)
     shown.table(figures)
     shown.left_out(figures)

@@ -4,6 +4,7 @@ figures the link carries as text."""
 import streamlit as st
 
 from calc import ConfigError
+from calc.errors import Message
 from calc.hardware import GPU, Dtype, custom_gpu, find_gpu, runs
 from calc.serving.engines import ENGINES
 from calc.time import price_of
@@ -55,49 +56,38 @@ def table(shown: list[GPU]) -> None:
 
 def columns() -> list[Column]:
     """Columns, `DECISIVE` of them first; cells of unknown figures stay empty."""
-    dense = say("Dense peak of the matrix units.")
+    dense = Message("Dense peak of the matrix units.")
 
     def peak(dtype: Dtype) -> Column:
-        label = say("{dtype}, TOPS", dtype=dtype) if dtype == "int8" else say("{dtype}, TFLOPS", dtype=dtype)
+        label = Message("{dtype}, TOPS", dtype=dtype) if dtype == "int8" else Message("{dtype}, TFLOPS", dtype=dtype)
         return Column(label, lambda gpu: gpu.tflops.get(dtype), "figure", dense)
 
     return [
-        Column(say("GPU"), "name"),
-        Column(say("Form"), lambda gpu: say(words.FORMS[gpu.form])),
-        Column(say("Year"), lambda gpu: f"{gpu.year}"),
-        Column(say("Memory, GB"), "memory_gb", "figure"),
-        Column(say("Bandwidth, GB/s"), "bandwidth_gb_s", "figure"),
+        Column("GPU", "name"),
+        Column("Form", lambda gpu: say(words.FORMS[gpu.form])),
+        Column("Year", lambda gpu: f"{gpu.year}"),
+        Column("Memory, GB", "memory_gb", "figure"),
+        Column("Bandwidth, GB/s", "bandwidth_gb_s", "figure"),
         peak("bf16"),
         peak("fp8"),
-        Column(
-            say("Price per hour"),
-            lambda gpu: price_of(gpu.id),
-            "dollars",
-            say("Median of a dated sample of list prices."),
-        ),
-        Column(say("Specification"), lambda gpu: tables.secure(gpu.sources.get("specification")), "link"),
-        Column(say("Vendor"), "vendor"),
-        Column(
-            say("Usable, GiB"),
-            lambda gpu: gpu.usable_bytes / GIB,
-            "two",
-            say("Memory that a process can expect to get."),
-        ),
+        Column("Price per hour", lambda gpu: price_of(gpu.id), "dollars", "Median of a dated sample of list prices."),
+        Column("Specification", lambda gpu: tables.secure(gpu.sources.get("specification")), "link"),
+        Column("Vendor", "vendor"),
+        Column("Usable, GiB", lambda gpu: gpu.usable_bytes / GIB, "two", "Memory that a process can expect to get."),
         peak("fp16"),
         peak("fp4"),
         peak("int8"),
-        Column(say("Link, GB/s"), "link_gb_s", "figure", say("GPU to GPU, both directions together.")),
-        Column(say("Topology"), lambda gpu: None if gpu.topology is None else say(words.TOPOLOGIES[gpu.topology])),
-        Column(say("PCIe"), "pcie"),
-        Column(say("Capability"), "capability"),
-        Column(say("Power, W"), "tdp_w", "whole"),
+        Column("Link, GB/s", "link_gb_s", "figure", "GPU to GPU, both directions together."),
+        Column("Topology", lambda gpu: None if gpu.topology is None else say(words.TOPOLOGIES[gpu.topology])),
+        Column("PCIe", "pcie"),
+        Column("Capability", "capability"),
+        Column("Power, W", "tdp_w", "whole"),
         Column(
-            say("Engines"),
-            lambda gpu: ", ".join(engine.title for engine in ENGINES.values() if runs(gpu, engine.support)),
+            "Engines", lambda gpu: ", ".join(engine.title for engine in ENGINES.values() if runs(gpu, engine.support))
         ),
         # a memory may be that of another GPU with the same
-        Column(say("Memory observed"), lambda gpu: tables.secure(gpu.sources.get("memory")), "link"),
-        Column(say("Id in links"), "id"),
+        Column("Memory observed", lambda gpu: tables.secure(gpu.sources.get("memory")), "link"),
+        Column("Id in links", "id"),
     ]
 
 
@@ -142,7 +132,7 @@ def add_own_gpu() -> None:
 scenario = frame.without_model(HARDWARE)
 shown = chosen()
 caption(
-    "{n:,} GPUs; a figure without a source stays out. Click rows, of several GPUs too, to weigh on them.", n=len(shown)
+    "{n:,} GPUs; a figure without a source stays out. Click one row or several to weigh on these GPUs.", n=len(shown)
 )
 table(shown)
 heading("A GPU of your own")

@@ -156,8 +156,7 @@ def variants(answer: Answer) -> None:
     head = [say("Kind"), say("Saved"), say("KV cache, total"), say("KV cache per token"), say("Parameters")]
     small_table([*head, say("Decode step")], rows, numbers=5)
     caption(
-        "Decode step: one token of each sequence on one {gpu}, weights and cache read, were the memory enough; the "
-        "expected value.",
+        "Decode step: the expected time of one token of each sequence on one {gpu}, as if its memory were enough.",
         gpu=answer.scenario.first_gpu().name,
     )
     caption(

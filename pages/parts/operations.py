@@ -105,7 +105,8 @@ class Operations:
 
 
 class Gate:
-    """Answers what runners ask, counts readers, and sends new ones away while the server drains."""
+    """Answers what runners ask, and shows figures, Streamlit's too, only where they are asked for; counts readers, and
+    sends new ones away while the server drains."""
 
     def __init__(self, app: ASGIApp, operations: Operations) -> None:
         self.app, self.operations = app, operations
@@ -122,16 +123,14 @@ class Gate:
         if path.endswith(READY):
             is_ready = operations.is_warm and not operations.is_draining
             return await (PlainTextResponse("ready") if is_ready else elsewhere())(scope, receive, send)
+        if path.endswith(FIGURES) and not self.shows_figures:
+            return await PlainTextResponse("Not found", 404)(scope, receive, send)
         if path.endswith(FIGURES) and not path.endswith(f"_stcore{FIGURES}"):
-            return await self.figures()(scope, receive, send)
+            figures = Response(generate_latest(operations.registry), media_type=PROMETHEUS)
+            return await figures(scope, receive, send)
         if path and operations.is_draining and not path.endswith(HEALTH):
             return await elsewhere()(scope, receive, send)
         await self.app(scope, receive, send)
-
-    def figures(self) -> Response:
-        if not self.shows_figures:
-            return PlainTextResponse("Not found", 404)
-        return Response(generate_latest(self.operations.registry), media_type=PROMETHEUS)
 
 
 def elsewhere() -> Response:
@@ -200,8 +199,7 @@ def policy(embedded_in: str) -> str:
 
 
 class Headers:
-    """Headers for the browser's own guards on every answer, that to an error of ours among them, and no metrics unless
-    they are asked for."""
+    """Headers for the browser's own guards on every answer, that to an error of ours among them."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -210,7 +208,6 @@ class Headers:
             "X-Content-Type-Options": "nosniff",
             "Referrer-Policy": "strict-origin-when-cross-origin",
         }
-        self.metrics = bool(os.environ.get(METRICS))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -225,8 +222,6 @@ class Headers:
                 MutableHeaders(scope=message).update(self.headers)
             await send(message)
 
-        if scope["path"].endswith("/_stcore/metrics") and not self.metrics:
-            return await PlainTextResponse("Not found", 404)(scope, receive, answered)
         try:
             await self.app(scope, receive, answered)
         except Exception:  # Starlette would answer, outside of all middleware

@@ -190,9 +190,9 @@ def durations(estimate: Estimate) -> str:
     return f"{duration(estimate.low)} – {duration(estimate.high)}"
 
 
-def dollars(usd: float) -> str:
-    """Dollars in Markdown, where a bare dollar sign begins a formula."""
-    return f"\\${usd:,.2f}"
+def dollars(usd: float, *, exact: bool = True) -> str:
+    """Dollars in Markdown, where a bare dollar sign begins a formula; of an estimate the digits that count."""
+    return f"\\${usd:,.2f}" if exact else f"\\${figure(usd)}"
 
 
 def percent(share: float) -> str:

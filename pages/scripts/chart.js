@@ -12,7 +12,7 @@ const later = window.requestIdleCallback ?? ((then) => setTimeout(then, 1));
 
 function library() {
   window.weighbridgePlotly ??= new Promise((resolve, reject) => {
-    const script = element("script", { src: new URL("plotly-basic-4.1.1.min.js", import.meta.url) });
+    const script = element("script", { src: new URL("plotly-cartesian-4.1.1.min.js", import.meta.url) });
     script.onload = () => resolve(window.Plotly);
     script.onerror = reject;
     document.head.append(script);
@@ -57,8 +57,8 @@ function tabulated(chart, summary) {
 }
 
 // What a chart shows, in plain words and whole numbers: a head, and rows.
-function figures({ figure, tree }) {
-  const { head, rows } = tree ? slices(tree) : series(figure);
+function figures({ figure, tree, file }) {
+  const [head, rows] = file ?? (tree ? slices(tree) : series(figure));
   const plain = (cell) => (typeof cell === "number" ? cell : `${cell ?? ""}`.replace(/<[^>]*>/g, " ").trim());
   return { head: head.map((name) => plain(name) || "name"), rows: rows.map((row) => row.map(plain)) };
 }
@@ -81,10 +81,11 @@ function slices({ root }) {
     }
   };
   walk(root, []);
-  return { head: ["", "parameters", "%"], rows };
+  return [["", "parameters", "%"], rows];
 }
 
-// Bars: a row for each category, a column for each part. Points and lines: a row for each point.
+// Bars: a row for each category, a column for each part. A map: a row for each of its rows. Boxes, points and lines: a
+// row for each point.
 function series({ data, layout }) {
   const axes = [layout.xaxis, layout.yaxis].map((axis) => axis?.title?.text ?? "");
   const bars = data.filter((trace) => trace.type === "bar" && trace.name);
@@ -95,10 +96,13 @@ function series({ data, layout }) {
     const parts = [...bars, ...marks];
     const rows = names.map((name, at) => [name, ...parts.map((trace) => trace[flat ? "x" : "y"][at])]);
     const unit = layout.meta ? `, ${layout.meta}` : "";
-    return { head: [axes[flat ? 1 : 0], ...parts.map((trace) => `${trace.name}${unit}`)], rows };
+    return [[axes[flat ? 1 : 0], ...parts.map((trace) => `${trace.name}${unit}`)], rows];
   }
+  const [{ type, x, text, customdata }] = data;
+  if (type === "heatmap") return [["", ...x], text.map((row, at) => [customdata[at][0], ...row])];
+  if (type === "box") return [["kind", "name", "percent"], data.flatMap((box) => box.x.map((size, at) => [box.name, box.text[at], size]))];
   const rows = data.flatMap((trace) => (trace.x ?? []).map((x, at) => [trace.text?.[at] ?? trace.name, x, trace.y[at]]));
-  return { head: ["", ...axes], rows };
+  return [["", ...axes], rows];
 }
 
 // A node of the tree is [name, size, colour, colour of letters, nodes below]; no colour: that of the node above.
@@ -135,13 +139,21 @@ function config(Plotly, chart) {
     click: () => Plotly.downloadImage(chart, { format, scale, filename: chart.shown.label }),
   });
   const buttons = [[save("png", Plotly.Icons.camera, 3), save("svg", Plotly.Icons.disk, 1)]];
-  chart.config = { ...chart.shown.figure.config, displayModeBar: "hover", displaylogo: false, modeBarButtons: buttons };
+  chart.config = { responsive: true, displayModeBar: "hover", displaylogo: false, modeBarButtons: buttons };
   return chart.config;
 }
 
 function draw(Plotly, chart) {
   const { figure, tree } = (chart.drawn = chart.shown);
-  if (!tree) return Plotly.react(chart, figure.data, figure.layout, config(Plotly, chart));
+  if (!tree) {
+    Plotly.react(chart, figure.data, figure.layout, config(Plotly, chart));
+    if (figure.layout.clickmode && !chart.listens) {
+      chart.listens = true;
+      chart.on("plotly_click", ({ points }) => chart.choose(points[0].customdata));
+      chart.on("plotly_deselect", () => chart.choose(null));
+    }
+    return;
+  }
   const { names, data, middle } = level(tree, chart.path);
   chart.path = names;
   const layout = { ...figure.layout, annotations: [middle, ...figure.layout.annotations] };
@@ -180,9 +192,10 @@ addEventListener("beforeprint", () => {
   }
 });
 
-export default function ({ data, parentElement }) {
+export default function ({ data, parentElement, setStateValue }) {
   const chart = place(parentElement, data.figure.layout.height, [data.label, data.told].filter(Boolean).join(". "));
   chart.path ??= [];
+  chart.choose = (point) => setStateValue("point", point);
   chart.shown = data;
   if (data.titled) headed(chart, data.label);
   tabulated(chart, data.table);

@@ -6,6 +6,7 @@ from typing import Any
 
 import streamlit as st
 
+from calc.errors import Message
 from calc.hardware import find_gpu
 from calc.time import Plan, Point, cannot_keep_up, launch, plan_operations, prices, separate_launch
 from pages.parts import words
@@ -13,7 +14,7 @@ from pages.parts.inputs import efficiencies, planning
 from pages.parts.inputs.control import drawer, several, vendor_and_form
 from pages.parts.labels import ORIGINS
 from pages.parts.outputs import charts, frame, from_other_pages, paper, plot, share, tables
-from pages.parts.outputs.charts import KEY_ABOVE, Figure, Theme, figure, hover, small
+from pages.parts.outputs.charts import KEY_ABOVE, Figure, figure, hover, small
 from pages.parts.outputs.tables import Column, identifier
 from pages.parts.screen import alert, caption, heading, leading_button, paragraph, small_table
 from pages.parts.state.planned import SHOWN, Planned, Ranked, planned, weigh
@@ -240,40 +241,40 @@ def filtered(plans: Sequence[Plan]) -> list[int]:
 
 def columns() -> list[Column]:
     """Columns of ranked plans, `DECISIVE` of them first."""
-    ends = say("From the low to the high end of the range.")
+    ends = Message("From the low to the high end of the range.")
 
     def layout(ranked: Ranked) -> str:
         plan = ranked.plan
         return words.copies(plan.layout, plan.replicas) if plan.prefill is None else both(plan)
 
     return [
-        Column(say("GPU"), lambda ranked: ranked.gpu.name),
-        Column(say("GPUs"), lambda ranked: ranked.plan.gpus, "whole"),
-        Column(say("Layout"), layout),
-        Column(say("Weights"), lambda ranked: ranked.plan.weights),
-        Column(say("Tokens/s per user"), lambda ranked: ranked.plan.tokens_per_s_per_user, "one"),
-        Column(say("TTFT, ms"), lambda ranked: ranked.plan.ttft_ms, "whole"),
-        Column(say("Price per hour"), lambda ranked: ranked.plan.usd_per_hour, "dollars"),
+        Column("GPU", lambda ranked: ranked.gpu.name),
+        Column("GPUs", lambda ranked: ranked.plan.gpus, "whole"),
+        Column("Layout", layout),
+        Column("Weights", lambda ranked: ranked.plan.weights),
+        Column("Tokens/s per user", lambda ranked: ranked.plan.tokens_per_s_per_user, "one"),
+        Column("TTFT, ms", lambda ranked: ranked.plan.ttft_ms, "whole"),
+        Column("Price per hour", lambda ranked: ranked.plan.usd_per_hour, "dollars"),
         Column(
-            say("Per M tokens"),
+            "Per M tokens",
             lambda ranked: ranked.plan.usd_per_million_tokens,
             "dollars",
-            say("US dollars per million output tokens."),
+            "US dollars per million output tokens.",
         ),
-        Column(say("Meets"), lambda ranked: ranked.plan.meets, "mark", say("Whether it meets every target.")),
-        Column(say("from–to"), lambda ranked: words.span(ranked.range.tokens_per_s_per_user), help=ends),
-        Column(say("Tokens/s in all"), lambda ranked: ranked.plan.tokens_per_s, "whole"),
-        Column(say("Headroom, GiB per GPU"), lambda ranked: ranked.plan.headroom_gib, "one"),
-        Column(say("Limited by"), lambda ranked: say(words.BOUNDS[ranked.plan.bound])),
-        Column(say("KV cache"), lambda ranked: ranked.plan.kv),
-        Column(say("TTFT from–to, ms"), lambda ranked: words.span(ranked.range.ttft_ms), help=ends),
+        Column("Meets", lambda ranked: ranked.plan.meets, "mark", "Whether it meets every target."),
+        Column("from–to", lambda ranked: words.span(ranked.range.tokens_per_s_per_user), help=ends),
+        Column("Tokens/s in all", lambda ranked: ranked.plan.tokens_per_s, "whole"),
+        Column("Headroom, GiB per GPU", lambda ranked: ranked.plan.headroom_gib, "one"),
+        Column("Limited by", lambda ranked: say(words.BOUNDS[ranked.plan.bound])),
+        Column("KV cache", lambda ranked: ranked.plan.kv),
+        Column("TTFT from–to, ms", lambda ranked: words.span(ranked.range.ttft_ms), help=ends),
         Column(
-            say("Basis of times"),
+            "Basis of times",
             lambda ranked: say(ORIGINS[ranked.plan.origin.basis]),
-            help=say("Fitted to runs on this GPU or of its generation, or computed."),
+            help="Fitted to runs on this GPU or of its generation, or computed.",
         ),
         Column(
-            say("Per M tokens, from–to"),
+            "Per M tokens, from–to",
             lambda ranked: (cost := ranked.range.usd_per_million_tokens) and words.span(cost),
             help=ends,
         ),
@@ -302,16 +303,13 @@ def frontier(answer: Planned, chosen: Ranked | None) -> None:
         tokens_per_s_per_gpu=plan.tokens_per_s_per_gpu,
     )
     mine = plans.frontier_of(plan.gpu)
-    curve = frontier_chart(plans.frontier, mine, here, charts.theme())
-    plot.draw("frontier", say("Speed per user against speed per GPU"), curve, tabled=True)
-    with drawer(say("As a table"), "frontier_drawer", icon=":material/table:") as is_open:
-        if is_open:
-            head = [say("Plan"), say("Tokens/s per user"), say("Tokens/s per GPU")]
-            lines = [
-                (described(point), words.figure(point.tokens_per_s_per_user), words.figure(point.tokens_per_s_per_gpu))
-                for point in dict.fromkeys([here, *mine, *plans.frontier])
-            ]
-            small_table(head, lines, numbers=2)
+    curve = frontier_chart(plans.frontier, mine, here)
+    head = [say("Plan"), say("Tokens/s per user"), say("Tokens/s per GPU")]
+    rows = [
+        [described(point), point.tokens_per_s_per_user, point.tokens_per_s_per_gpu]
+        for point in dict.fromkeys([here, *mine, *plans.frontier])
+    ]
+    plot.draw("frontier", say("Speed per user against speed per GPU"), curve, rows=(head, rows))
 
 
 def sensitivity(answer: Planned) -> None:
@@ -333,12 +331,12 @@ def listed_prices(answer: Planned) -> None:
     with drawer(say("List prices"), "listed_drawer", icon=":material/payments:") as is_open:
         if is_open:
             heads = [
-                Column(say("GPU"), lambda price: shown[price.gpu]),
-                Column(say("Provider"), "provider"),
-                Column(say("US dollars per GPU-hour"), "usd_per_gpu_hour", "dollars"),
-                Column(say("GPUs at least"), "min_gpus", "whole"),
-                Column(say("Read on"), lambda price: price.read_on.isoformat()),
-                Column(say("Source"), "source", "link"),
+                Column("GPU", lambda price: shown[price.gpu]),
+                Column("Provider", "provider"),
+                Column("US dollars per GPU-hour", "usd_per_gpu_hour", "dollars"),
+                Column("GPUs at least", "min_gpus", "whole"),
+                Column("Read on", lambda price: price.read_on.isoformat()),
+                Column("Source", "source", "link"),
             ]
             tables.draw("list_prices", say("List prices"), heads, listed)
 
@@ -383,19 +381,18 @@ def operations(answer: Planned, ranked: Ranked) -> None:
     small_table(head, lines, numbers=4)
 
 
-def frontier_chart(points: Sequence[Point], mine: Sequence[Point], chosen: Point, theme: Theme) -> Figure:
+def frontier_chart(points: Sequence[Point], mine: Sequence[Point], chosen: Point) -> Figure:
     """Tokens a second of a GPU over those of one user: what all GPUs together allow, what the chosen plan's GPU allows,
     and where the plan stands."""
     name = find_gpu(chosen.gpu).name
     lines = [
-        trace(say("Best of all"), points, {"color": theme.text, "width": 1.5, "dash": "dot"}, 5),
+        trace(say("Best of all"), points, {"color": charts.theme().text, "width": 1.5, "dash": "dot"}, 5),
         trace(name, mine, {"color": "#0072B2", "width": 2}, 6),
         trace(say("This plan"), [chosen], {"color": "#D55E00"}, 14) | {"mode": "markers"},
     ]
     lines[-1]["marker"] |= {"symbol": "star"}
     return figure(
         lines,
-        theme,
         height=380,
         margin={"l": 8, "r": 8, "t": 40, "b": 52},
         **KEY_ABOVE,

@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from calc import Workload
+from calc.errors import Message
 from calc.formats import WEIGHT_FORMATS
 from calc.options import options
 from calc.serving.shared_gpus import MOST_MODELS, Neighbour, SharedGPUs
@@ -113,21 +114,21 @@ def draw_bar(on: SharedGPUs) -> None:
 def servers(on: SharedGPUs) -> None:
     """Memory of each server on a GPU."""
 
-    def gib(label: str, name: str) -> Column:
+    def gib(label: Message, name: str) -> Column:
         return Column(label, lambda line: None if (size := getattr(line[1], name)) is None else size / GIB, "two")
 
     columns = [
-        Column(say("Model"), lambda line: f"{line[0]} · {line[1].model}"),
-        Column(say("Starts"), lambda line: line[1].verdict == "fits", "mark"),
-        Column(say("Share"), lambda line: line[1].share, "two"),
-        gib(say("Taken, GiB"), "taken"),
-        gib(say("Weights, GiB"), "weights"),
-        gib(say("KV cache, GiB"), "kv_cache"),
-        gib(say("Else, GiB"), "other"),
-        gib(say("Free before, GiB"), "free"),
+        Column("Model", lambda line: f"{line[0]} · {line[1].model}"),
+        Column("Starts", lambda line: line[1].verdict == "fits", "mark"),
+        Column("Share", lambda line: line[1].share, "two"),
+        gib(Message("Taken, GiB"), "taken"),
+        gib(Message("Weights, GiB"), "weights"),
+        gib(Message("KV cache, GiB"), "kv_cache"),
+        gib(Message("Other, GiB"), "other"),
+        gib(Message("Free before, GiB"), "free"),
     ]
     if on.sleep_level:
-        columns.append(gib(say("Asleep, GiB"), "asleep"))
+        columns.append(gib(Message("Asleep, GiB"), "asleep"))
     tables.draw(
         "shared_servers",
         say("Servers on each GPU"),
@@ -136,8 +137,8 @@ def servers(on: SharedGPUs) -> None:
         id=lambda line: identifier(f"{line[0]} {line[1].model}"),
     )
     caption(
-        "Each server gets the least share with which it fits (`--gpu-memory-utilization`): it is one of the whole "
-        "GPU, and so much must be free when it starts. What it takes is counted at the high end of the overhead."
+        "Each server gets the smallest share of the GPU with which it fits (`--gpu-memory-utilization`); that share "
+        "must be free when the server starts. What a server takes is counted at the high end of the overhead."
     )
 
 
@@ -177,8 +178,8 @@ if focus is not None:
     if len(answer.results) > 1:
         columns = [
             Column("GPU", lambda on: words.on_gpus(on.gpu, on.gpus)),
-            Column(say("All start"), "fits", "mark"),
-            Column(say("Left per GPU, GiB"), lambda on: on.left / GIB, "two"),
+            Column("All start", "fits", "mark"),
+            Column("Left per GPU, GiB", lambda on: on.left / GIB, "two"),
         ]
         tables.draw("shared_each", say("On each GPU"), columns, answer.results, id=lambda on: identifier(on.gpu))
     commands(focus)

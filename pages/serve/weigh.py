@@ -23,17 +23,17 @@ def weigh(answer: Weighed) -> None:
 
     def shares_and_gpus() -> None:
         with st.grid(2, min_column_width=360, key="shares_and_gpus"):
-            parameter_shares.draw(report.parameters.total, answer.architecture.tensors(), charts.theme())
-            bars = charts.gpu_bars(report.verdicts, report.memories, charts.theme())
+            parameter_shares.draw(report.parameters.total, answer.architecture.tensors())
+            bars = charts.gpu_bars(report.verdicts, report.memories)
             plot.draw("gpus", say("Memory vs. GPU capacity"), bars, titled=True)
         url.way(answer.scenario, DESIGN, say("Drawing and checks of the design"))
         if len(report.stages) > 1:
-            stages = charts.stage_bars(report.stages, charts.theme())
+            stages = charts.stage_bars(report.stages)
             plot.draw("stages", say("Memory per pipeline stage"), stages, titled=True)
 
     def over_the_context() -> None:
         cards.overtaking(answer)
-        plot.draw("contexts", say("Memory vs. context length"), charts.context_bars(report, charts.theme()))
+        plot.draw("contexts", say("Memory vs. context length"), charts.context_bars(report))
         kv_budget.draw(report)
 
     frame.open_section(

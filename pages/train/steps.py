@@ -111,7 +111,7 @@ def bars(answer: Stepped, gpu: str) -> None:
     parts = charts.trained(memories)
     st.html(keys((words.color(part), words.part(part)) for part in parts))
     names = {column.letter: column.answer.model.name for column in answer.complete}
-    plot.draw("step_bars", title, comparison.memory_bars(names, memories, parts, charts.theme()))
+    plot.draw("step_bars", title, comparison.memory_bars(names, memories, parts))
 
 
 answer: Stepped = frame.page(STEPS, stepped, *training.SECTIONS)

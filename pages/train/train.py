@@ -22,16 +22,14 @@ def train(answer: Trained) -> None:
 
     def against_each_gpu() -> None:
         memories = [charts.peak_of(rollout) for rollout in report.rollouts] or report.memories
-        bars = charts.gpu_bars(report.verdicts, memories, charts.theme(), charts.trained(memories))
+        bars = charts.gpu_bars(report.verdicts, memories, charts.trained(memories))
         plot.draw("gpus", say("Memory vs. GPU capacity"), bars)
         if len(report.stages) > 1:
-            by_stage = charts.stage_bars(report.stages, charts.theme(), charts.trained(report.stages))
+            by_stage = charts.stage_bars(report.stages, charts.trained(report.stages))
             plot.draw("stages", say("Memory per pipeline stage"), by_stage, titled=True)
 
     def over_the_sequence() -> None:
-        plot.draw(
-            "sequences", say("Memory vs. sequence length"), charts.sequence_bars(report.by_sequence, charts.theme())
-        )
+        plot.draw("sequences", say("Memory vs. sequence length"), charts.sequence_bars(report.by_sequence))
 
     drawn: dict[Tab, frame.Section] = {
         "gpus": (say("Memory vs. GPU capacity"), against_each_gpu),

@@ -40,7 +40,7 @@ def headline(plan: TrainingPlan, answer: TrainingPlanned) -> str:
         )
     return say(
         "**{gpus:,} × {gpu}**: {days} days ({span}) for {tokens} tokens, at an MFU of {mfu}, for {price} in all.",
-        price=words.dollars(cost.expected),
+        price=words.dollars(cost.expected, exact=False),
         **values,
     )
 
@@ -68,20 +68,20 @@ def table(answer: TrainingPlanned, plans: tuple[TrainingPlan, ...], key: str, la
 def columns() -> list[Column]:
     """Columns, `DECISIVE` of them first."""
     return [
-        Column(say("GPU"), lambda plan: find_gpu(plan.gpu).name),
-        Column(say("Layout"), layout),
-        Column(say("Activation checkpointing"), lambda plan: say(CHOICES["recompute"][plan.recompute])),
-        Column(say("Micro-batch"), "micro_batch", "whole"),
-        Column(say("Days"), lambda plan: plan.campaign.days.expected, "one"),
-        Column(say("MFU"), lambda plan: plan.time.mfu.expected, "percent"),
-        Column(say("Cost"), lambda plan: (cost := plan.campaign.cost) and cost.expected, "dollars"),
-        Column(say("Days, from–to"), lambda plan: words.span(plan.campaign.days)),
-        Column(say("Tokens/s per GPU"), lambda plan: plan.time.tokens_per_s_per_gpu.expected, "whole"),
-        Column(say("Tokens/s per GPU, from–to"), lambda plan: words.span(plan.time.tokens_per_s_per_gpu)),
-        Column(say("TFLOP/s per GPU"), lambda plan: plan.time.tflops_per_gpu.expected, "whole"),
-        Column(say("Energy, MWh"), lambda plan: (energy := plan.campaign.energy_mwh) and energy.expected, "one"),
-        Column(say("Step, s"), lambda plan: plan.time.step_s.expected, "two"),
-        Column(say("Headroom, GiB per GPU"), "headroom_gib", "one"),
+        Column("GPU", lambda plan: find_gpu(plan.gpu).name),
+        Column("Layout", layout),
+        Column("Activation checkpointing", lambda plan: say(CHOICES["recompute"][plan.recompute])),
+        Column("Micro-batch", "micro_batch", "whole"),
+        Column("Days", lambda plan: plan.campaign.days.expected, "one"),
+        Column("MFU", lambda plan: plan.time.mfu.expected, "percent"),
+        Column("Cost, $", lambda plan: (cost := plan.campaign.cost) and cost.expected, "whole"),
+        Column("Days, from–to", lambda plan: words.span(plan.campaign.days)),
+        Column("Tokens/s per GPU", lambda plan: plan.time.tokens_per_s_per_gpu.expected, "whole"),
+        Column("Tokens/s per GPU, from–to", lambda plan: words.span(plan.time.tokens_per_s_per_gpu)),
+        Column("TFLOP/s per GPU", lambda plan: plan.time.tflops_per_gpu.expected, "whole"),
+        Column("Energy, MWh", lambda plan: (energy := plan.campaign.energy_mwh) and energy.expected, "one"),
+        Column("Step, s", lambda plan: plan.time.step_s.expected, "two"),
+        Column("Headroom, GiB per GPU", "headroom_gib", "one"),
     ]
 
 
@@ -114,7 +114,7 @@ def take(answer: TrainingPlanned, plan: TrainingPlan) -> None:
 with st.spinner(say("Trying every layout, ZeRO stage and recomputation …")):  # for the title says the fastest
     answer = frame.page(TRAIN_PLAN, training_planned, planning.training_run, planning.hardware, planning.prices)
 report = answer.report
-caption("Plans to train all of its weights: layout, days and price.")
+caption("The run trains all weights; adapters and other losses are weighed on Training step.")
 if report.plans:
     first = report.plans[0]
     st.markdown(headline(first, answer))
@@ -122,7 +122,7 @@ if report.plans:
     heading("Plans")
     caption(
         "The fastest layout, ZeRO stage and recomputation of each GPU, with the largest micro-batch that fits. "
-        "Click a row to take it over. From–to is the range in which most of what was measured lies."
+        "Click a row to open it. From–to is the range in which most of what was measured lies."
     )
     chosen = table(answer, report.plans, "training_plans_table", say("Plans"))
     savings = say("What recomputation and ZeRO stages buy")

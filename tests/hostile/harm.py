@@ -41,7 +41,7 @@ from pages.parts.inputs import lists
 from pages.parts.limits import Visitors
 from pages.parts.operations import Headers
 from pages.parts.outputs import scripts
-from pages.parts.outputs.preview import PLACE, Moved, Preview
+from pages.parts.outputs.preview import PLACE, Addresses
 from pages.parts.state.compared import other_steps
 from pages.parts.state.planned import planned
 from pages.parts.state.published import fetched
@@ -152,7 +152,7 @@ def site() -> Starlette:
         Mount("/api", app=api()),
         Route("/{path:path}", lambda _: index),
     ]
-    return Starlette(routes=routes, middleware=list(map(Middleware, (Headers, Visitors, Moved, Preview))))
+    return Starlette(routes=routes, middleware=list(map(Middleware, (Headers, Visitors, Addresses))))
 
 
 def read_address(value: tuple[str, bytes]) -> ConfigError | None:

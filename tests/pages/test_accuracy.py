@@ -10,7 +10,6 @@ from benchmarks.accuracy.evidence import READMES, evidence, in_readme, readme_ta
 from benchmarks.accuracy.judged import rows_of
 from benchmarks.accuracy.served import Server, predicted
 from benchmarks.accuracy.startups import load
-from pages.parts.outputs.charts import DARK, LIGHT
 from pages.parts.verify.accuracy import agreement, errors
 from pages.parts.verify.evidence import (
     COMPUTED,
@@ -55,8 +54,8 @@ def test_every_kind_is_explained_and_every_record_counted():
 def test_the_charts_hold_every_record():
     kinds = accuracy().by_kind()
     sizes = sum(row.unit == "bytes" for row in accuracy().rows)
-    assert sum(len(trace["x"]) for trace in agreement(kinds, LIGHT)["data"] if trace["mode"] == "markers") == sizes
-    assert sum(len(trace["x"]) for trace in errors(kinds, DARK)["data"]) == len(accuracy().rows)
+    assert sum(len(trace["x"]) for trace in agreement(kinds)["data"] if trace["mode"] == "markers") == sizes
+    assert sum(len(trace["x"]) for trace in errors(kinds)["data"]) == len(accuracy().rows)
 
 
 @pytest.mark.slow
@@ -78,7 +77,7 @@ def test_the_speeds_are_those_of_the_file():
     found = speeds()
     app = run(page("accuracy").segmented_control(key="accuracy_of").set_value("speed"))
     assert len(rows(app, "speed_records")) == len(found.rows)
-    assert sum(len(trace["x"]) for trace in speed_errors(found, LIGHT)["data"]) == sum(
+    assert sum(len(trace["x"]) for trace in speed_errors(found)["data"]) == sum(
         row.rows for row in found.by_kind.values()
     )
     # Megatron-Bridge's docs/performance-summary.md (25.11): Qwen3-30B-A3B on 8 GPUs, micro-batches of 4 and of 1

@@ -60,7 +60,7 @@ def test_what_is_drawn_agrees(model, engine, monkeypatch):
     monkeypatch.setattr(verdict_module, "fewest_gpus", lambda *_: None)  # nothing here shows it, and the search is long
     kinds = [gpus()[name] for name in KINDS]
     asked = report(models()[model].config, engine=ENGINES[engine](), workload=Workload(batch=2), gpus=kinds)
-    held, ends = stacked(charts.gpu_bars(asked.verdicts, asked.memories, charts.LIGHT)["data"])
+    held, ends = stacked(charts.gpu_bars(asked.verdicts, asked.memories)["data"])
     file = json.loads(asked.model_dump_json())
     budgets = [[column.of(budget) for column in kv_budget.columns()] for budget in asked.kv_budget]
     assert len(held) == len(file["verdicts"]) == len(KINDS)

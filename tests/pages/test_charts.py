@@ -14,7 +14,6 @@ from presets import gpus, models
 from tests.cases import in_one_test
 
 GIB = 2**30
-LIGHT = charts.LIGHT
 MODELS = ["deepseek-ai/DeepSeek-V3", "Qwen/Qwen2.5-3B", "mistralai/Mistral-7B-v0.1", "openai/gpt-oss-20b"]
 
 
@@ -82,7 +81,7 @@ def test_children_add_up_to_their_parents(model):
 @pytest.mark.parametrize("model", MODELS)
 def test_gpu_bars_are_the_memory_and_the_lines_the_capacity(model):
     result = weighed(model)
-    figure = drawn(charts.gpu_bars(result.verdicts, result.memories, charts.DARK))
+    figure = drawn(charts.gpu_bars(result.verdicts, result.memories))
     *parts, hatched = bars(figure)
     for name, bar in zip(words.SERVED, parts, strict=True):
         assert bar.x == tuple(getattr(verdict.memory, name) / GIB for verdict in result.verdicts)
@@ -99,7 +98,7 @@ def test_gpu_bars_are_the_memory_and_the_lines_the_capacity(model):
 @pytest.mark.parametrize("model", MODELS)
 def test_context_bars_are_the_memory_at_each_context(model):
     result = weighed(model, batch=4)
-    figure = drawn(charts.context_bars(result, LIGHT))
+    figure = drawn(charts.context_bars(result))
     for name, bar in zip(words.SERVED, bars(figure), strict=False):
         assert bar.x == ("1k", "2k", "4k", "8k", "16k", "32k", "64k", "128k")
         assert bar.y == tuple(getattr(memory, name) / GIB for memory in result.by_context.values())
@@ -115,7 +114,7 @@ def test_context_bars_are_the_memory_at_each_context(model):
     ],
 )
 def test_overtaking_is_marked_where_it_first_happens(batch, first):
-    figure = drawn(charts.context_bars(weighed("Qwen/Qwen2.5-3B", batch=batch), LIGHT))
+    figure = drawn(charts.context_bars(weighed("Qwen/Qwen2.5-3B", batch=batch)))
     texts = [note.text for note in figure.layout.annotations if note.xref != "paper"]
     assert texts == ([f"KV cache outweighs the weights from {first}"] if first else [])
     dotted = [line for line in figure.layout.shapes if line.line.dash == "dot"]
@@ -125,7 +124,7 @@ def test_overtaking_is_marked_where_it_first_happens(batch, first):
 def test_the_chosen_context_and_each_capacity_are_marked():
     """From 2k, since 262,144 tokens end it, and with the context between two powers of two that is asked for."""
     result = weighed("Qwen/Qwen3-8B", context=200_000)
-    figure = drawn(charts.context_bars(result, LIGHT))
+    figure = drawn(charts.context_bars(result))
     columns = bars(figure)[0].x
     assert columns == ("2k", "4k", "8k", "16k", "32k", "64k", "128k", "200,000", "256k")
     assert figure.layout.xaxis.ticktext[7] == "<b>200,000</b>"
@@ -142,16 +141,17 @@ def test_the_chosen_context_and_each_capacity_are_marked():
 
 
 @pytest.mark.parametrize("theme", [charts.LIGHT, charts.DARK], ids=["light", "dark"])
-def test_figures_are_small_and_bring_their_own_looks(theme):
+def test_figures_are_small_and_bring_their_own_looks(theme, monkeypatch):
+    monkeypatch.setattr(charts, "theme", lambda: theme)
     result = weighed("deepseek-ai/DeepSeek-V3")
     step = training_report(models()["deepseek-ai/DeepSeek-V3"].config)
     tensors = Architecture.from_config(models()["deepseek-ai/DeepSeek-V3"].config).tensors()
     for figure in (
-        parameter_shares.pie_frame(result.parameters.total, parameter_shares.share_rows(tensors), theme),
-        charts.gpu_bars(result.verdicts, result.memories, theme),
-        charts.context_bars(result, theme),
-        charts.gpu_bars(step.verdicts, step.memories, theme, words.TRAINED),
-        charts.sequence_bars(step.by_sequence, theme),
+        parameter_shares.pie_frame(result.parameters.total, parameter_shares.share_rows(tensors)),
+        charts.gpu_bars(result.verdicts, result.memories),
+        charts.context_bars(result),
+        charts.gpu_bars(step.verdicts, step.memories, words.TRAINED),
+        charts.sequence_bars(step.by_sequence),
     ):
         figure = drawn(figure)
         assert len(figure.to_json()) < 60_000
@@ -198,9 +198,9 @@ def test_a_vision_encoder_is_a_part_of_every_figure_of_memory():
     """google/gemma-3-4b-it: 419,816,304 parameters of tower and projector, by transformers on the meta device."""
     result = weighed("google/gemma-3-4b-it")
     for figure in (
-        charts.gpu_bars(result.verdicts, result.memories, LIGHT),
-        charts.context_bars(result, LIGHT),
-        charts.stage_bars(result.stages, LIGHT),
+        charts.gpu_bars(result.verdicts, result.memories),
+        charts.context_bars(result),
+        charts.stage_bars(result.stages),
     ):
         (tower,) = [bar for bar in bars(drawn(figure)) if bar.name == "Vision encoder"]
         sizes = tower.x if tower.orientation == "h" else tower.y

@@ -1,7 +1,5 @@
 """The catalogue as a table, and a GPU of the reader's own."""
 
-import json
-
 import numpy as np
 import pytest
 
@@ -109,7 +107,7 @@ def test_the_map_of_models_is_what_fits_and_a_row_of_its_table_is_weighed():
     for row in shown:
         tokens = found.max_context[named[row["Name"]]][fitted.FORMATS.index("int4")]
         assert row["Context, int4"] == ("no limit" if tokens == MOST_TOKENS else tokens or None)
-    assert len(app.get("plotly_chart")) == 1
+    assert list(drawn(app)) == ["map_models"]
 
 
 @pytest.mark.slow
@@ -121,24 +119,25 @@ def test_the_map_of_gpus_has_ones_own():
 
 def test_a_heat_map_is_empty_where_nothing_fits():
     found = fitted.models_on("l4", 1, 4096, "vllm")
-    figure = charts.heat_map(found.names, fitted.FORMATS, found.max_context, charts.short_tokens, charts.LIGHT)
+    figure = charts.heat_map(found.names, fitted.FORMATS, found.max_context, charts.short_tokens)
     (cells,) = figure["data"]
     for shades, sizes in zip(cells["z"], found.max_context, strict=True):
         assert [shade is None for shade in shades] == [size == 0 for size in sizes]
 
 
-def test_a_map_of_lengths_colours_what_memory_takes_away():
+def test_a_map_of_lengths_colours_what_memory_takes_away(monkeypatch):
     """A model made for 1,000 tokens: a cell that holds them all is at the pale end, the others the darker the less."""
     lengths = np.array([[1000, 250, 0], [1000, 1000, 1000]])
     for theme in (charts.LIGHT, charts.DARK):
-        figure = charts.heat_map("ab", "xyz", lengths, charts.short_tokens, theme, np.array([1000, 1000]))
+        monkeypatch.setattr(charts, "theme", lambda theme=theme: theme)
+        figure = charts.heat_map("ab", "xyz", lengths, charts.short_tokens, np.array([1000, 1000]))
         (cells,) = figure["data"]
         assert cells["z"][1] == [cells["zmax"]] * 3
         assert cells["z"][0] == [cells["zmax"], cells["zmin"], None]
+        monkeypatch.undo()
     app = page("gpus", model="Qwen/Qwen3-8B")
     assert any(text.endswith("Rows that are all grey come last.") for text in texts(app.caption))
-    (chart,) = app.get("plotly_chart")
-    (cells,) = json.loads(chart.proto.spec)["data"]
+    (cells,) = drawn(app)["map_formats"]["data"]
     grey = [all(cell == cells["zmax"] for cell in row) for row in cells["z"]]
     assert grey == sorted(grey)
     assert grey.count(False) > 20

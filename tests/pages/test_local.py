@@ -85,7 +85,7 @@ def test_a_30b_a3b_on_a_12_gb_card(monkeypatch):
     assert "Use Q4_K_M" in texts(app.markdown)[0]
     files = rows(app, "local_files")
     (usual,) = (row for row in files if row["File"] == "Q4_K_M")
-    assert usual["Where it lies"].startswith("experts of")
+    assert usual["Placement"].startswith("experts of")
     assert usual["On GPUs, GiB"] < 12
     assert usual["On the host, GiB"] < 28
     sizes = [row["Size, GiB"] for row in files]

@@ -60,12 +60,13 @@ def test_a_server_that_drains_sends_new_readers_away(operations, path, status):
 
 
 def test_figures_are_closed_unless_asked_for(operations, monkeypatch):
-    assert answer(Gate(app, operations), "/metrics")[0] == 404
+    for path in ("/metrics", "/_stcore/metrics"):
+        assert answer(Gate(app, operations), path)[0] == 404
     monkeypatch.setenv("WEIGHBRIDGE_METRICS", "1")
     status, text = answer(Gate(app, operations), "/metrics")
     assert status == 200
     assert "\nweighbridge_sessions 0.0\n" in text
-    assert answer(Gate(app, operations), "/_stcore/metrics") == (200, "page")  # Streamlit's own, which Headers closes
+    assert answer(Gate(app, operations), "/_stcore/metrics") == (200, "page")  # Streamlit's own
 
 
 def test_runs_and_failures_of_the_hub_are_figures(operations, monkeypatch):

@@ -10,7 +10,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from pages.parts.outputs.preview import Moved
+from pages.parts.outputs.preview import Addresses
 from pages.parts.state.query import AREAS, COMPARE, GLOSSARY, PAGES
 from tests import ROOT
 from tests.pages.app import page, run, script, texts
@@ -71,7 +71,7 @@ def test_a_page_shows_the_places_and_the_views_of_its_own(name, views):
 @pytest.fixture(scope="module")
 def client():
     routes = [Route("/{path:path}", lambda request: PlainTextResponse(request.url.path))]
-    with TestClient(Starlette(routes=routes, middleware=[Middleware(Moved)]), follow_redirects=False) as client:
+    with TestClient(Starlette(routes=routes, middleware=[Middleware(Addresses)]), follow_redirects=False) as client:
         yield client
 
 

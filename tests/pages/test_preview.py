@@ -10,7 +10,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from pages.parts.outputs.preview import Preview
+from pages.parts.outputs.preview import Addresses
 from presets import hub
 
 INDEX = "<html><head><title>Streamlit</title></head></html>"
@@ -22,7 +22,7 @@ def client():
         Route("/static/weigh", lambda _: PlainTextResponse("<title>Streamlit</title>")),
         Route("/{path:path}", lambda _: HTMLResponse(INDEX)),
     ]
-    with TestClient(Starlette(routes=routes, middleware=[Middleware(Preview)])) as client:
+    with TestClient(Starlette(routes=routes, middleware=[Middleware(Addresses)])) as client:
         yield client
 
 

@@ -81,7 +81,7 @@ STATE = Control(
 PER_TOKEN = Control(
     "Experts per token", 1, 512, 1, "Routed experts that one token passes through: `num_experts_per_tok`."
 )
-EXPERTS = Control("Routed experts", 1, 4096, 1, "Experts a layer among which the router chooses.")
+EXPERTS = Control("Routed experts", 1, 4096, 1, "Experts of a layer, among which the router chooses.")
 CONTROLS: dict[str, Control | Switch] = {
     "hidden_size": HIDDEN,
     "n_embd": HIDDEN,

@@ -1,7 +1,7 @@
 """The answer first: one sentence, one bar of one GPU, what would make it fit, how fast it is, and overhead that is a
 machine's own, from its start-up log."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import streamlit as st
@@ -22,7 +22,7 @@ from pages.parts.screen import alert, paragraph, quiet_button
 from pages.parts.state.query import WEIGH
 from pages.parts.state.scenario import Scenario, places
 from pages.parts.state.url import change
-from pages.parts.state.weighed import Weighed
+from pages.parts.state.weighed import Trained, Weighed
 from pages.parts.words import say
 from presets import gpus
 
@@ -37,7 +37,7 @@ def draw(answer: Weighed) -> None:
         return
     report = answer.report
     buys = room(focus, answer.architecture.max_positions) if focus.verdict == "fits" else None
-    details(report.verdicts, focus, words.layout(report.scenario.layout), buys)
+    details(answer, focus, words.layout(report.scenario.layout), buys)
     finders(answer)
     warnings(answer, focus)
     bar(focus.memory, focus.usable, served([focus.memory]))
@@ -45,18 +45,13 @@ def draw(answer: Weighed) -> None:
         offers(answer)
 
 
-def details(
-    verdicts: Sequence[Verdict] | Sequence[TrainingVerdict],
-    focus: Verdict | TrainingVerdict,
-    layout: str,
-    buys: str | None,
-) -> None:
+def details(answer: Weighed | Trained, focus: Verdict | TrainingVerdict, layout: str, buys: str | None) -> None:
     """Details that the title leaves out: of several GPUs the one that the figures are of, the layout, the reason, and
     what the headroom would buy."""
     lines = [] if buys is None else [buys]
     if layout and focus.gpus > 1:
         lines.insert(0, say("With {layout}.", layout=layout))
-    if len(verdicts) > 1:
+    if len(answer.report.verdicts) > 1:
         gpu = words.on_gpus(focus.gpu, focus.gpus)
         fits = focus.verdict == "fits"
         smallest = say("Figures of the smallest that fits, **{gpu}**.", gpu=gpu)

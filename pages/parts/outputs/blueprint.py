@@ -170,13 +170,15 @@ class Canvas:
             self.text(x + 9, self.y + length / 2 + 4, label, "s")
         self.y += length
 
-    def begin(self, part: Part, spoken: str) -> None:
-        """A part that can be chosen."""
-        label = escape(spoken, quote=True)
+    def begin(self, part: Part, spoken: str, x: float, right: float, height: float, look: str, color: str) -> None:
+        """A part that can be chosen: a box with an edge of its colour on the left."""
+        label, edge = escape(spoken, quote=True), 6 if x == 0 else 5
         self.shapes.append(
             f'<g data-part="{escape(part, quote=True)}" role="button" tabindex="0" aria-label="{label}">'
             f"<title>{escape(spoken, quote=False)}</title>"
         )
+        self.box(x, self.y, right - x, height, look)
+        self.box(x, self.y, edge, height, f'fill="{color}"')
 
     def end(self) -> None:
         self.shapes.append("</g>")
@@ -232,10 +234,9 @@ def outside(canvas: Canvas, part: Part, title: str, module: ModelPart, note: str
     """A module that no layer holds."""
     count = words.count(module.parameters if not dashed else sum(tensor.parameters for tensor in module.tensors))
     shapes = [words.shape(tensor.shape) for tensor in module.tensors]
-    canvas.begin(part, say("{part}: {count} parameters", part=title, count=count))
-    dash = 'stroke-dasharray="5 4"' if dashed else ""
-    canvas.box(0, canvas.y, WIDE, 42, f'class="edge frame" {dash}')
-    canvas.box(0, canvas.y, 6, 42, f'fill="{words.color(module.component)}"')
+    look = 'class="edge frame" stroke-dasharray="5 4"' if dashed else 'class="edge frame" '
+    spoken = say("{part}: {count} parameters", part=title, count=count)
+    canvas.begin(part, spoken, 0, WIDE, 42, look, words.color(module.component))
     canvas.text(16, canvas.y + 18, title, "b")
     canvas.text(WIDE - 10, canvas.y + 18, count, "", "end")
     canvas.text(16, canvas.y + 34, shapes[0] if len(shapes) == 1 and not dashed else "", "m")
@@ -246,9 +247,8 @@ def outside(canvas: Canvas, part: Part, title: str, module: ModelPart, note: str
 
 def tied(canvas: Canvas, top: float) -> None:
     """The embedding again, with a line to it."""
-    canvas.begin("embedding", say("Output head: the embedding again, stored once"))
-    canvas.box(0, canvas.y, WIDE, 42, 'class="edge frame" stroke-dasharray="5 4"')
-    canvas.box(0, canvas.y, 6, 42, f'fill="{words.color("embedding")}"')
+    spoken, look = say("Output head: the embedding again, stored once"), 'class="edge frame" stroke-dasharray="5 4"'
+    canvas.begin("embedding", spoken, 0, WIDE, 42, look, words.color("embedding"))
     canvas.text(16, canvas.y + 18, say("Output head"), "b")
     canvas.text(16, canvas.y + 34, words.shape((canvas.architecture.vocab, canvas.architecture.hidden)), "m")
     canvas.text(WIDE - 10, canvas.y + 34, say("the embedding again (tied): stored once"), "s", "end")
@@ -335,9 +335,7 @@ def norm(canvas: Canvas, kind: LayerKind, number: int) -> None:
     title = say("LayerNorm") if kind.block.norm == "layer" else say("RMSNorm")
     if kind.parallel and len(kind.block.norms) > 1:  # Falcon 40B and 180B, GPT-NeoX
         title = say("{norm}, one for each branch", norm=title)
-    canvas.begin(f"{number}.norms", title)
-    canvas.box(LEFT, canvas.y, RIGHT - LEFT, 20, 'class="edge chip"')
-    canvas.box(LEFT, canvas.y, 5, 20, f'fill="{words.color("norms")}"')
+    canvas.begin(f"{number}.norms", title, LEFT, RIGHT, 20, 'class="edge chip"', words.color("norms"))
     canvas.text(LEFT + 14, canvas.y + 14, title, "s")
     canvas.text(RIGHT - 8, canvas.y + 14, words.shape(kind.norms.tensors[0].shape), "m", "end")
     canvas.end()
@@ -361,10 +359,12 @@ def module(canvas: Canvas, kind: LayerKind, drawn: ModelPart, part: Part) -> Non
         made_between(canvas, kind, drawn)
     canvas.y += 4
     height = canvas.y - first
-    begun = Canvas(canvas.architecture, canvas.workload)
-    begun.begin(part, say("{part}: {count} parameters", part=title, count=size))
-    begun.box(LEFT, first, RIGHT - LEFT, height, f'class="edge" fill="{color}" fill-opacity=".14" stroke="{color}"')
-    begun.box(LEFT, first, 5, height, f'fill="{color}"')
+    begun, spoken = (
+        Canvas(canvas.architecture, canvas.workload, first),
+        say("{part}: {count} parameters", part=title, count=size),
+    )
+    look = f'class="edge" fill="{color}" fill-opacity=".14" stroke="{color}"'
+    begun.begin(part, spoken, LEFT, RIGHT, height, look, color)
     canvas.shapes[where:where] = begun.shapes
     canvas.end()
 

@@ -60,11 +60,10 @@ def points(x: Sequence[Any], y: Sequence[Any], mode: str = "markers", **look: An
 def gpu_bars(
     verdicts: Sequence[Verdict | TrainingVerdict],
     memories: Sequence[Memory],
-    theme: Theme,
     parts: Sequence[str] | None = None,
 ) -> Figure:
     """Memory of each GPU by part against its capacity: a row per GPU, a line where its memory ends."""
-    parts = parts or served(memories)
+    parts, look = parts or served(memories), theme()
     rows = [find_gpu(verdict.gpu).name for verdict in verdicts]
     unit, base = words.unit(max([0, *(memory.high for memory in memories)]))
     usable = [verdict.usable / base for verdict in verdicts]
@@ -79,13 +78,12 @@ def gpu_bars(
             **hover,
         )
         for width, color, hover in (  # with an edge, to be seen on a bar of any colour
-            (5, theme.ground, {"hoverinfo": "skip"}),
-            (2.5, theme.text, {"hovertemplate": hover("Usable on the card: {size}", size=f"%{{x:,.2f}} {unit}")}),
+            (5, look.ground, {"hoverinfo": "skip"}),
+            (2.5, look.text, {"hovertemplate": hover("Usable on the card: {size}", size=f"%{{x:,.2f}} {unit}")}),
         )
     ]
     return figure(
         [*bars, *capacity],
-        theme,
         height=legend_height(parts) + ROW * len(rows) + 60,
         margin={"l": 8, "r": 14, "t": legend_height(parts), "b": 60},
         title=legend(parts),
@@ -108,27 +106,27 @@ def gpu_bars(
     )
 
 
-def context_bars(report: Report, theme: Theme) -> Figure:
+def context_bars(report: Report) -> Figure:
     """Memory as the context grows, marked where the cache first outweighs the weights, at the context that is chosen,
     and where each GPU's memory ends."""
-    contexts = list(report.by_context)
+    contexts, look = list(report.by_context), theme()
     columns = [words.tokens(context) for context in contexts]
     here = contexts.index(report.scenario.workload.context)
     texts = [f"<b>{column}</b>" if place == here else column for place, column in enumerate(columns)]
-    band = {"fillcolor": theme.grid, "line": {"width": 0}, "x0": here - 0.5, "x1": here + 0.5}
+    band = {"fillcolor": look.grid, "line": {"width": 0}, "x0": here - 0.5, "x1": here + 0.5}
     shapes, notes = [upright(band)], []
     if report.overtaken_at is not None:
         over = contexts.index(report.overtaken_at)
         shapes.append(
-            upright({"line": {"color": theme.text, "width": 1, "dash": "dot"}, "x0": over, "x1": over}, "line")
+            upright({"line": {"color": look.text, "width": 1, "dash": "dot"}, "x0": over, "x1": over}, "line")
         )
         text = say("KV cache outweighs the weights from {tokens}", tokens=columns[over])
         side = "left" if over < 3 else "right" if over > len(columns) - 3 else "center"
         notes.append(note(text, over, 1, side, "bottom") | {"yref": "paper"})
     memories = dict(zip(columns, report.by_context.values(), strict=True))
-    ends, names = capacities(report.verdicts, max(memory.high for memory in memories.values()), theme)
+    ends, names = capacities(report.verdicts, max(memory.high for memory in memories.values()))
     marks = {"shapes": shapes + ends, "annotations": notes + names}
-    bars = _columns(memories, served(memories.values()), say("Context length, tokens"), theme, **marks)
+    bars = _columns(memories, served(memories.values()), say("Context length, tokens"), **marks)
     bars["layout"]["xaxis"] |= {"tickmode": "array", "tickvals": columns, "ticktext": texts}
     return bars
 
@@ -147,11 +145,9 @@ CLOSE, FAR = 0.07, 2.5
 """Shares: of the height, capacities whose names would overlap; of the tallest bar, the most that is drawn."""
 
 
-def capacities(
-    verdicts: Iterable[Verdict], tallest: int, theme: Theme
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def capacities(verdicts: Iterable[Verdict], tallest: int) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """A line where each GPU's memory ends, as far as the bars reach and the next one above, and its name."""
-    _, base = words.unit(tallest)
+    (_, base), look = words.unit(tallest), theme()
     near = sorted((verdict.usable, find_gpu(verdict.gpu).name) for verdict in verdicts)
     top = next((usable for usable, _ in near if usable > 1.1 * tallest), tallest)
     ends: dict[int, list[str]] = {}
@@ -162,47 +158,46 @@ def capacities(
     lines: list[dict[str, Any]] = [
         {
             **{"type": "line", "x0": 0, "x1": 1, "xref": "paper", "y0": usable / base, "y1": usable / base},
-            "line": {"color": theme.text, "width": 1.5, "dash": "dash"},
+            "line": {"color": look.text, "width": 1.5, "dash": "dash"},
         }
         for usable in ends
     ]
     names: list[dict[str, Any]] = [
         note(", ".join(gpus[:2]) + (" …" if len(gpus) > 2 else ""), 0, usable / base, "left", "bottom")
-        | {"xref": "paper", "bgcolor": theme.ground, "opacity": 0.85, "font": {"size": 12}}
+        | {"xref": "paper", "bgcolor": look.ground, "opacity": 0.85, "font": {"size": 12}}
         for usable, gpus in ends.items()
     ]
     return lines, names
 
 
-def sequence_bars(by_sequence: Mapping[int, Memory], theme: Theme) -> Figure:
+def sequence_bars(by_sequence: Mapping[int, Memory]) -> Figure:
     """The memory of a training step as the sequences grow."""
     by_length = {words.tokens(tokens): memory for tokens, memory in by_sequence.items()}
-    return _columns(by_length, trained(by_sequence.values()), say("Sequence length, tokens"), theme)
+    return _columns(by_length, trained(by_sequence.values()), say("Sequence length, tokens"))
 
 
-def phase_bars(report: TrainingReport, theme: Theme) -> Figure:
+def phase_bars(report: TrainingReport) -> Figure:
     """The memory of each phase of a training step at its peak."""
     peaks = {words.phase(phase, report.memory.moment): peak.memory for phase, peak in report.phases.items()}
-    return _columns(peaks, trained(peaks.values()), say("Phase of the step"), theme)
+    return _columns(peaks, trained(peaks.values()), say("Phase of the step"))
 
 
-def rollout_bars(rollout: RolloutReport, theme: Theme) -> Figure:
+def rollout_bars(rollout: RolloutReport) -> Figure:
     """Trainer and engine in each phase of a step with generation."""
     peaks = {words.rollout_phase(phase.name, rollout.peak): rollout_memory(phase) for phase in rollout.phases}
-    return _columns(peaks, trained(peaks.values()), say("Phase of the step"), theme)
+    return _columns(peaks, trained(peaks.values()), say("Phase of the step"))
 
 
-def stage_bars(stages: Sequence[Memory], theme: Theme, parts: Sequence[str] | None = None) -> Figure:
+def stage_bars(stages: Sequence[Memory], parts: Sequence[str] | None = None) -> Figure:
     """The memory of one GPU of each pipeline stage."""
     bars = {str(number + 1): stage for number, stage in enumerate(stages)}
-    return _columns(bars, parts or served(stages), say("Pipeline stage"), theme)
+    return _columns(bars, parts or served(stages), say("Pipeline stage"))
 
 
-def _columns(memories: Mapping[str, Memory], parts: Sequence[str], axis: str, theme: Theme, **marks: Any) -> Figure:
+def _columns(memories: Mapping[str, Memory], parts: Sequence[str], axis: str, **marks: Any) -> Figure:
     unit, _ = words.unit(max([0, *(memory.high for memory in memories.values())]))
     return figure(
         stacked("y", "x", list(memories), list(memories.values()), parts),
-        theme,
         height=340,
         margin={"l": 8, "r": 8, "t": legend_height(parts) + LINE, "b": 52},
         title=legend(parts),
@@ -318,14 +313,15 @@ def small(text: str) -> dict[str, Any]:
     return {"text": text, "font": {"size": 13}, "standoff": 8}
 
 
-def figure(data: list[dict[str, Any]], theme: Theme, **layout: Any) -> Figure:
+def figure(data: list[dict[str, Any]], **layout: Any) -> Figure:
     """A figure with the looks that all have."""
-    axis = {"gridcolor": theme.grid, "zerolinecolor": theme.grid, "automargin": True}
+    look = theme()
+    axis = {"gridcolor": look.grid, "zerolinecolor": look.grid, "automargin": True}
     axis |= {"fixedrange": True, "showspikes": False}
     for name in ("xaxis", "yaxis"):
         if name in layout:
             layout[name] = axis | layout[name]
-    font = {"color": theme.text, "size": 13, "family": FONT}
+    font = {"color": look.text, "size": 13, "family": FONT}
     common = {
         "template": "none",
         "autosize": True,
@@ -333,9 +329,9 @@ def figure(data: list[dict[str, Any]], theme: Theme, **layout: Any) -> Figure:
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
         "font": font,
-        "hoverlabel": {"bgcolor": theme.ground, "font": font},
+        "hoverlabel": {"bgcolor": look.ground, "font": font},
         "uirevision": "keep",
-        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": theme.text, "activecolor": theme.text},
+        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": look.text, "activecolor": look.text},
     }
     return {"data": data, "layout": common | layout}
 
@@ -414,11 +410,11 @@ def heat_map(
     columns: Sequence[str],
     values: Array,
     write: Callable[[float], str],
-    theme: Theme,
     most: Array | None = None,
 ) -> Figure:
     """A cell for each row and format, darker where the figure is larger; empty where nothing fits. With the most that
     each row could have, cells that have it are pale, and the others the darker the less of it they have."""
+    look = theme()
     with np.errstate(divide="ignore"):
         shades = np.where(values > 0, np.log10(values), np.nan)
     if most is not None:
@@ -431,14 +427,14 @@ def heat_map(
         "z": [[None if np.isnan(shade) else float(shade) for shade in line] for line in shades],
         "zmin": low if most is None else min(low, -1e-9),
         "zmax": max(high, low + 1e-9),
-        "colorscale": (SCALE if most is None else MISSING)[theme],
+        "colorscale": (SCALE if most is None else MISSING)[look],
         "showscale": False,
         "xgap": 2,
         "ygap": 2,
         "hoverongaps": False,
         "text": [[write(float(value)) if value > 0 else "" for value in line] for line in values],
         "texttemplate": "%{text}",
-        "textfont": {"size": 12, "color": INK[theme]},
+        "textfont": {"size": 12, "color": INK[look]},
         "customdata": [[name] * len(columns) for name in rows],
         "hovertemplate": hover(
             "<b>{name}</b>, {format}: {figure}", name="%{customdata}", format="%{x}", figure="%{text}"
@@ -446,7 +442,6 @@ def heat_map(
     }
     return figure(
         [cells],
-        theme,
         height=CELL * len(rows) + 50,
         margin={"l": 8, "r": 8, "t": 40, "b": 8},
         xaxis={"side": "top", "showgrid": False, "type": "category"},
@@ -461,7 +456,7 @@ def heat_map(
     )
 
 
-def roofline(gpu: GPU, passes: Sequence[OperatingPoint], theme: Theme) -> Figure:
+def roofline(gpu: GPU, passes: Sequence[OperatingPoint]) -> Figure:
     """TFLOP/s over FLOP per byte: a slope of the printed bandwidth, a ceiling for each printed peak, and the passes."""
     peaks = {dtype: peak for dtype, peak in gpu.tflops.items() if dtype in ROOFS}
     if gpu.tflops.get("bf16") == gpu.tflops.get("fp16"):
@@ -489,7 +484,7 @@ def roofline(gpu: GPU, passes: Sequence[OperatingPoint], theme: Theme) -> Figure
         text=[say(of.what) for of in passes],
         textposition=["bottom right"] * (len(passes) - 2) + ["top left", "bottom left"],
         textfont={"size": 12},
-        marker={"size": 11, "color": theme.text, "symbol": ["circle"] * (len(passes) - 1) + ["diamond"]},
+        marker={"size": 11, "color": theme().text, "symbol": ["circle"] * (len(passes) - 1) + ["diamond"]},
         cliponaxis=False,
         hovertemplate=hover(
             "<b>{what}</b><br>{intensity} FLOP per byte, {tflops} TFLOP/s",
@@ -502,7 +497,6 @@ def roofline(gpu: GPU, passes: Sequence[OperatingPoint], theme: Theme) -> Figure
     axis = {"type": "log", "dtick": 1, "tickformat": TICKS}
     return figure(
         [*roofs, marks],
-        theme,
         height=440,
         margin={"l": 8, "r": 8, "t": 40, "b": 52},
         **KEY_ABOVE,

@@ -19,7 +19,7 @@ from pages.parts.inputs import added_models
 from pages.parts.outputs import charts, plot, share
 from pages.parts.outputs.bar import keys
 from pages.parts.outputs.cards import badge, growing
-from pages.parts.outputs.charts import ROW, Figure, Theme, figure, hover, row_axis, small, stacked
+from pages.parts.outputs.charts import ROW, Figure, figure, hover, row_axis, small, stacked
 from pages.parts.screen import alert, caption, heading, paragraph, small_table
 from pages.parts.state.compared import LETTERS, Column, Compared
 from pages.parts.state.scenario import MOST_OTHERS, configuration, places
@@ -169,18 +169,18 @@ def verdict(row: Verdict) -> str:
 
 def bars(answer: Compared) -> None:
     """Memory and parameters on one scale each."""
-    columns, theme = answer.complete, charts.theme()
+    columns = answer.complete
     with st.grid(2, min_column_width=340):
         with st.container():
             st.header(memory_on(answer), anchor=False)
             memories = [answer.memory(column.answer.report) for column in columns]
             parts, names = charts.served(memories), model_names(columns)
             st.html(keys((words.color(part), words.part(part)) for part in parts))
-            plot.draw("memory_bars", memory_on(answer), memory_bars(names, memories, parts, theme))
+            plot.draw("memory_bars", memory_on(answer), memory_bars(names, memories, parts))
         with st.container():
             heading("Parameters")
             st.html(keys((words.color(part), words.part(part)) for part in components(columns)))
-            plot.draw("parameter_bars", say("Parameters"), parameter_bars(columns, theme))
+            plot.draw("parameter_bars", say("Parameters"), parameter_bars(columns))
 
 
 def growth(answer: Compared) -> None:
@@ -188,7 +188,7 @@ def growth(answer: Compared) -> None:
     title = say("KV cache vs. context length")
     st.header(title, anchor=False)
     st.html(keys((style(column.letter)[0], titled(column)) for column in answer.complete))
-    plot.draw("growth", title, growth_curves(answer.complete, charts.theme()))
+    plot.draw("growth", title, growth_curves(answer.complete))
 
 
 def settings(answer: Compared) -> None:
@@ -230,13 +230,13 @@ def model_names(columns: Sequence[Column]) -> dict[str, str]:
     return {column.letter: column.answer.model.name for column in columns}
 
 
-def memory_bars(names: Mapping[str, str], memories: Sequence[Memory], parts: Sequence[str], theme: Theme) -> Figure:
+def memory_bars(names: Mapping[str, str], memories: Sequence[Memory], parts: Sequence[str]) -> Figure:
     """Memory of one GPU by part."""
     bars = stacked("x", "y", list(names), memories, parts)
-    return _rows(names, bars, say("GiB per GPU · hatched: overhead at its highest"), theme)
+    return _rows(names, bars, say("GiB per GPU · hatched: overhead at its highest"))
 
 
-def parameter_bars(columns: Sequence[Column], theme: Theme) -> Figure:
+def parameter_bars(columns: Sequence[Column]) -> Figure:
     """The parameters of each, component by component."""
     counts: list[Mapping[Any, int]] = [column.answer.report.parameters.components for column in columns]
     bars: list[dict[str, Any]] = [
@@ -251,7 +251,7 @@ def parameter_bars(columns: Sequence[Column], theme: Theme) -> Figure:
         }
         for part in components(columns)
     ]
-    return _rows(model_names(columns), bars, say("Billions of parameters"), theme)
+    return _rows(model_names(columns), bars, say("Billions of parameters"))
 
 
 def components(columns: Sequence[Column]) -> list[str]:
@@ -260,11 +260,10 @@ def components(columns: Sequence[Column]) -> list[str]:
     return [part for part in words.COLORS if any(part in components for components in known)]
 
 
-def _rows(names: Mapping[str, str], bars: list[dict[str, Any]], axis: str, theme: Theme) -> Figure:
+def _rows(names: Mapping[str, str], bars: list[dict[str, Any]], axis: str) -> Figure:
     """Stacked bars, a row a letter."""
     return figure(
         bars,
-        theme,
         height=ROW * len(names) + 68,
         margin={"l": 8, "r": 14, "t": 8, "b": 60},
         barmode="stack",
@@ -277,7 +276,7 @@ def _rows(names: Mapping[str, str], bars: list[dict[str, Any]], axis: str, theme
     )
 
 
-def growth_curves(columns: Sequence[Column], theme: Theme) -> Figure:
+def growth_curves(columns: Sequence[Column]) -> Figure:
     """KV cache and states of the whole batch over the context."""
     lines: list[dict[str, Any]] = []
     grown: dict[str, dict[int, int]] = {}
@@ -306,7 +305,6 @@ def growth_curves(columns: Sequence[Column], theme: Theme) -> Figure:
         )
     return figure(
         lines,
-        theme,
         height=340,
         margin={"l": 8, "r": 30, "t": 10, "b": 52},
         hovermode="x unified",

@@ -56,15 +56,15 @@ class ModelDerivations:
         """Every weight: name, shape, formula, where it occurs."""
         total = self.count.total
         columns = [
-            Column(say("Tensor"), lambda row: row[0].name, "name"),
-            Column(say("Shape"), lambda row: words.shape(row[0].shape), "name"),
-            Column(say("Formula"), lambda row: str(row[1].formula), "name"),
-            Column(say("Count"), lambda row: row[0].count, "whole"),
-            Column(say("Parameters"), lambda row: row[0].parameters, "whole"),
-            Column(say("Share"), lambda row: row[0].parameters / total, "percent"),
-            Column(say("With values"), lambda row: str(row[1].values), "name"),
-            Column(say("Component"), lambda row: words.part(row[0].component)),
-            Column(say("Not in total"), lambda row: words.part(row[0].excluded_as) if row[0].excluded_as else ""),
+            Column("Tensor", lambda row: row[0].name, "name"),
+            Column("Shape", lambda row: words.shape(row[0].shape), "name"),
+            Column("Formula", lambda row: str(row[1].formula), "name"),
+            Column("Count", lambda row: row[0].count, "whole"),
+            Column("Parameters", lambda row: row[0].parameters, "whole"),
+            Column("Share", lambda row: row[0].parameters / total, "percent"),
+            Column("With values", lambda row: str(row[1].values), "name"),
+            Column("Component", lambda row: words.part(row[0].component)),
+            Column("Not in total", lambda row: words.part(row[0].excluded_as) if row[0].excluded_as else ""),
         ]
         lines = zip(self.architecture.tensors(), self.derivation.tensors, strict=True)
         tables.draw("tensors", say("Tensors"), columns, lines, most=tables.in_sight("tensors_columns", 6))
@@ -74,7 +74,7 @@ class ModelDerivations:
 class ServingDerivations:
     """Derivations of the memory on one kind of GPU."""
 
-    def __init__(self, answer: Weighed, gpu: GPU | None = None) -> None:
+    def __init__(self, answer: Weighed, gpu: GPU | None) -> None:
         self.answer, self.gpu, self.report = answer, gpu, answer.report
 
     @property

@@ -17,7 +17,7 @@ from pages.parts import words
 from pages.parts.inputs.fields import Control, controlled
 from pages.parts.inputs.sidebar import put
 from pages.parts.outputs import charts, plot
-from pages.parts.outputs.charts import PLAIN, Figure, Theme
+from pages.parts.outputs.charts import PLAIN, Figure
 from pages.parts.screen import button, caption, heading, paragraph
 from pages.parts.state.scenario import Source
 from pages.parts.state.url import change
@@ -69,9 +69,9 @@ def experts(answer: Weighed) -> None:
         return
     count = Architecture.from_config(config).parameters()
     caption(
-        "{n} experts in each layer, of which a token passes through {chosen}, together, with a shared one where "
-        "the family has it, as wide as the feed-forward: {total} parameters, {active} of them active, where all "
-        "{before} are now. The attention stays as it is.",
+        "{n} experts in each layer, {chosen} of them for each token; those {chosen}, with a shared expert where the "
+        "family has one, are together as wide as the feed-forward is now. That is {total} parameters, {active} of them "
+        "active, instead of {before}. The attention stays as it is.",
         n=EXPERTS,
         chosen=CHOSEN,
         total=words.count(count.total),
@@ -86,10 +86,10 @@ def standing(answer: Weighed) -> None:
     title = say("Width and depth among {n} published models", n=len(published()))
     st.header(title, anchor=False)
     own = proportions(answer.model.name, answer.architecture)
-    plot.draw("standing", title, scatter(own, published(), charts.theme()))
+    plot.draw("standing", title, scatter(own, published()))
 
 
-def scatter(own: Proportions, others: Sequence[Proportions], theme: Theme) -> Figure:
+def scatter(own: Proportions, others: Sequence[Proportions]) -> Figure:
     """A mark a model: layers and hidden size, both in doublings; this model stands out."""
     template = say(
         "{name}<br>{layers} layers, {hidden} wide<br>{parameters} parameters",
@@ -118,10 +118,15 @@ def scatter(own: Proportions, others: Sequence[Proportions], theme: Theme) -> Fi
             marks(dense, {"color": "#0072B2", "size": 7, "opacity": 0.55}),
             marks(sparse, {"color": "#E69F00", "size": 8, "opacity": 0.7, "symbol": "square"}),
             marks(
-                [own], {"color": "#D55E00", "size": 15, "symbol": "star", "line": {"width": 1.5, "color": theme.text}}
+                [own],
+                {
+                    "color": "#D55E00",
+                    "size": 15,
+                    "symbol": "star",
+                    "line": {"width": 1.5, "color": charts.theme().text},
+                },
             ),
         ],
-        theme,
         height=380,
         margin={"l": 8, "r": 8, "t": 40, "b": 48},
         title={

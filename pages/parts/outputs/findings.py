@@ -242,7 +242,7 @@ def run_planned(answer: TrainingPlanned) -> Finding:
     cost = first.campaign.cost
     if cost is None:
         return concluded("{name} is trained **in {days} days** on {gpus}", **values)
-    usd = words.dollars(cost.expected)
+    usd = words.dollars(cost.expected, exact=False)
     return concluded("{name} is trained **in {days} days** on {gpus}, for {usd}", **values, usd=usd)
 
 
@@ -299,10 +299,16 @@ def stepped(answer: Trained) -> Finding | None:
     columns = answer.complete if isinstance(answer, Stepped) else []
     if len(columns) < 2:
         return trained_on(answer)
+    scenarios = [column.step.scenario for column in columns]
+    losses = [words.objective(scenario.objective) for scenario in scenarios]
+    methods = [words.choice("method", scenario.workload.method) for scenario in scenarios]
+    models = [column.answer.model.name for column in columns]
+    letters = [column.letter for column in columns]
+    differing = next((names for names in (losses, methods, models) if len(set(names)) > 1), losses)
+    names = dict(zip(letters, differing, strict=True))
 
     def called(letter: str) -> str:
-        step = next(column.step for column in columns if column.letter == letter)
-        return say("{letter} · {name}", letter=letter, name=words.objective(step.scenario.objective))
+        return say("{letter} · {name}", letter=letter, name=names[letter])
 
     return more_memory({column.letter: column.step.verdict.required for column in columns}, called)
 

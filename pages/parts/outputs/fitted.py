@@ -17,7 +17,7 @@ from pages.parts.inputs.control import drawer, explain, several, vendor_and_form
 from pages.parts.outputs import charts, plot, tables
 from pages.parts.outputs.cards import limit
 from pages.parts.outputs.tables import Column, Kind, identifier
-from pages.parts.screen import alert, caption, leading_button, small_table
+from pages.parts.screen import alert, caption, leading_button
 from pages.parts.state import fitted
 from pages.parts.state.query import MACHINE, WEIGH
 from pages.parts.state.scenario import Scenario, ServingChoice, Source
@@ -158,7 +158,7 @@ def draw(
     st.header(title, anchor=False)
     if choice.figure == "context":
         caption("Grey: the model's whole context. Orange: less, for lack of memory. Rows that are all grey come last.")
-    plot.draw(f"map_{key}", title, charts.heat_map(labels, formats, figures[shown], write, charts.theme(), scale))
+    plot.draw(f"map_{key}", title, charts.heat_map(labels, formats, figures[shown], write, scale), tabled=True)
     with drawer(say("As a table"), f"map_table_{key}", icon=":material/table:") as is_open:
         if is_open:
             table(scenario, fitting, shown, names, key, title)
@@ -169,20 +169,20 @@ def table(
 ) -> None:
     """Context and speed of every format; a row that is clicked is weighed."""
     formats = list(enumerate(fitting.formats))
-    columns = [Column(say("Name"), lambda row: names[row])]
-    contexts = fitting.max_context
+    columns = [Column("Name", lambda row: names[row])]
+    contexts, speeds = fitting.max_context, fitting.tokens_per_s
 
     def tokens(n: int) -> int | str:
         return limit(None if n >= MOST_TOKENS else n)
 
-    columns += [of_rows(say("Context, {format}", format=it), contexts[:, i], "whole", tokens) for i, it in formats]
-    columns += [of_rows(say("Tokens/s, {format}", format=it), fitting.tokens_per_s[:, i], "one") for i, it in formats]
+    columns += [of_rows(Message("Context, {format}", format=it), contexts[:, i], "whole", tokens) for i, it in formats]
+    columns += [of_rows(Message("Tokens/s, {format}", format=it), speeds[:, i], "one") for i, it in formats]
     opened = tables.pick(f"map_rows_{key}", title, columns, shown, id=lambda row: identifier(fitting.names[row]))
     for id, row in opened.items():
         leading_button(WEIGH, say("Weigh {name}", name=names[row]), f"card_{id}", taken, scenario, fitting, row, key)
 
 
-def of_rows(label: str, figures: Array, kind: Kind, write: Callable[[Any], Any] = lambda figure: figure) -> Column:
+def of_rows(label: Message, figures: Array, kind: Kind, write: Callable[[Any], Any] = lambda figure: figure) -> Column:
     """A column of the figures of a map's rows; empty where nothing fits."""
     return Column(label, lambda row: write(figures[row].item()) or None, kind)
 
@@ -231,12 +231,6 @@ def roofline(answer: Answer) -> None:
     )
     if layout.gpus > 1:
         caption("One rank of {layout}.", layout=words.layout(layout))
-    plot.draw("roofline", say("Roofline"), charts.roofline(gpu, points, charts.theme()), tabled=True)
-    with drawer(say("As a table"), "roofline_table", icon=":material/table:") as is_open:
-        if is_open:
-            head = [say("Pass"), say("FLOP per byte"), say("TFLOP/s"), say("Limited by")]
-            rows = (
-                [say(of.what), words.figure(of.intensity), words.figure(of.tflops), say(words.BOUNDS[of.bound])]
-                for of in points
-            )
-            small_table(head, rows, numbers=2)
+    head = [say("Pass"), say("FLOP per byte"), say("TFLOP/s"), say("Limited by")]
+    rows = [[say(of.what), of.intensity, of.tflops, say(words.BOUNDS[of.bound])] for of in points]
+    plot.draw("roofline", say("Roofline"), charts.roofline(gpu, points), rows=(head, rows))

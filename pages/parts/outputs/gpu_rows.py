@@ -40,7 +40,7 @@ def cards_or_table(verdicts: Sequence[V], card: Callable[[V], None], table: Call
     if len(verdicts) > CARDS:
         table()
     elif verdicts:
-        with st.grid(len(verdicts), min_column_width=230, gap="small", key="gpu_cards"):
+        with st.grid(len(verdicts), min_column_width=200, gap="small", key="gpu_cards"):
             for verdict in verdicts:
                 card(verdict)
 
@@ -217,29 +217,23 @@ def columns(answer: Weighed) -> list[Column]:
         return f"{least / GIB:,.2f} – {most / GIB:,.2f}"
 
     return [
-        Column(say("GPU"), lambda verdict: find_gpu(verdict.gpu).name),
-        Column(say("Verdict"), gauge, "gauge", say("The bar: memory needed, as a share of what is usable.")),
-        Column(say("Tokens/s per user"), answer.user_rate, "rate", say("Expected, with the whole batch running.")),
-        Column(say("$/h"), price, "dollars", say("All GPUs together, at the median of a dated sample of list prices.")),
-        Column(say("Min. GPUs"), "min_gpus", "whole"),
+        Column("GPU", lambda verdict: find_gpu(verdict.gpu).name),
+        Column("Verdict", gauge, "gauge", "The bar: memory needed, as a share of what is usable."),
+        Column("Tokens/s per user", answer.user_rate, "rate", "Expected, with the whole batch running."),
+        Column("$/h", price, "dollars", "All GPUs together, at the median of a dated sample of list prices."),
+        Column("Min. GPUs", "min_gpus", "whole"),
+        Column("Use this layout", other_layout, "button", "Sets this GPU, this number of them and this layout."),
+        Column("Headroom, GiB", lambda verdict: verdict.spare / GIB, "two", "Below zero: the GPU lacks as many."),
+        Column("Max batch size", lambda verdict: limit(verdict.max_batch), "whole"),
         Column(
-            say("Use this layout"), other_layout, "button", say("Sets this GPU, this number of them and this layout.")
-        ),
-        Column(
-            say("Headroom, GiB"), lambda verdict: verdict.spare / GIB, "two", say("Below zero: the GPU lacks as many.")
-        ),
-        Column(say("Max batch size"), lambda verdict: limit(verdict.max_batch), "whole"),
-        Column(
-            say("Max context length"),
+            "Max context length",
             lambda verdict: limit(verdict.max_context),
             "whole",
-            say("The smaller of memory and model."),
+            "The smaller of memory and model.",
         ),
-        Column(
-            say("Concurrency"), concurrency, "times", say("Requests of the whole context, as the engine prints it.")
-        ),
-        Column(say("Headroom, range"), headrooms, help=say("At the high and the low end of the overhead.")),
-        Column(say("Context, by memory"), "max_context_memory", "whole"),
-        Column(say("Need, GiB"), lambda verdict: verdict.memory.total / GIB, "two"),
-        Column(say("Usable, GiB"), lambda verdict: verdict.usable / GIB, "two"),
+        Column("Concurrency", concurrency, "times", "Requests of the whole context, as the engine prints it."),
+        Column("Headroom, range", headrooms, help="At the high and the low end of the overhead."),
+        Column("Context, by memory", "max_context_memory", "whole"),
+        Column("Need, GiB", lambda verdict: verdict.memory.total / GIB, "two"),
+        Column("Usable, GiB", lambda verdict: verdict.usable / GIB, "two"),
     ]

@@ -119,18 +119,17 @@ def shown_by_driver(report: Report) -> None:
 
 def columns() -> list[Column]:
     return [
-        Column(say("GPU"), lambda budget: find_gpu(budget.gpu).name),
-        Column(say("Max concurrent requests"), "concurrency", "two"),
-        Column(say("Tokens"), "tokens", "whole"),
-        Column(say("Available KV cache memory"), available),
+        Column("GPU", lambda budget: find_gpu(budget.gpu).name),
+        Column("Max concurrent requests", "concurrency", "two"),
+        Column("Tokens", "tokens", "whole"),
+        Column("Available KV cache memory", available),
         Column(
-            say("GPU memory budget"),
-            lambda budget: f"{words.gib(budget.requested)} ({budget.gpu_memory_utilization:.0%})",
+            "GPU memory budget", lambda budget: f"{words.gib(budget.requested)} ({budget.gpu_memory_utilization:.0%})"
         ),
-        Column(say("Weights"), lambda budget: words.gib(budget.weights)),
-        Column(say("Peak activation memory (profiling)"), lambda budget: words.gib(budget.profile)),
-        Column(say("Tokens of a step"), "max_num_batched_tokens", "whole"),
-        Column(say("Max sequences"), "max_num_seqs", "whole"),
+        Column("Weights", lambda budget: words.gib(budget.weights)),
+        Column("Peak activation memory (profiling)", lambda budget: words.gib(budget.profile)),
+        Column("Tokens of a step", "max_num_batched_tokens", "whole"),
+        Column("Max sequences", "max_num_seqs", "whole"),
     ]
 
 

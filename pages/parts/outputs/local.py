@@ -8,6 +8,7 @@ import numpy as np
 import streamlit as st
 
 from calc import Layout, Precision
+from calc.errors import Message
 from calc.serving.engines.llamacpp.launch import GGUFSource, ModelStart
 from calc.serving.engines.mlx.engine import command, conversion, repository
 from calc.serving.engines.mlx.options import MLXOptions
@@ -16,7 +17,7 @@ from calc.time.local import LocalRun, MLXRun, WhereRun
 from calc.units import GIB
 from pages.parts import words
 from pages.parts.inputs.control import drawer
-from pages.parts.outputs import charts, plot, tables
+from pages.parts.outputs import plot, tables
 from pages.parts.outputs.cards import limit
 from pages.parts.outputs.charts import heat_map
 from pages.parts.outputs.tables import Column, identifier
@@ -110,34 +111,32 @@ def file_columns(answer: LocalAnswer) -> list[Column]:
         return ", ".join(f"{kind.upper()} {share:.0%}" for kind, share in shares if share >= 0.01)
 
     return [
-        Column(say("File"), called),
-        Column(say("Size, GiB"), lambda row: row.bytes / GIB, "two"),
-        Column(say("Where it lies"), lambda row: place(row.run, answer.architecture.num_layers)),
+        Column("File", called),
+        Column("Size, GiB", lambda row: row.bytes / GIB, "two"),
+        Column("Placement", lambda row: place(row.run, answer.architecture.num_layers)),
         rate,
         prompt,
         longest(lambda row: row.run.longest),
         span,
         Column(
-            say("On GPUs, GiB"),
+            "On GPUs, GiB",
             lambda row: row.run.on_gpus / GIB if row.run.options is not None else None,
             "two",
-            say("Weights, cache and the largest pass."),
+            "Weights, cache and the largest pass.",
         ),
-        Column(
-            say("On the host, GiB"), lambda row: row.run.on_host / GIB if row.run.options is not None else None, "two"
-        ),
-        Column(say("Bits per weight"), lambda row: row.run.file.bits_per_weight, "two"),
-        Column(say("Types"), types),
+        Column("On the host, GiB", lambda row: row.run.on_host / GIB if row.run.options is not None else None, "two"),
+        Column("Bits per weight", lambda row: row.run.file.bits_per_weight, "two"),
+        Column("Types", types),
     ]
 
 
 def speed_columns(run_of: Callable[[Any], LocalRun | MLXRun]) -> tuple[Column, Column, Column]:
     """Tokens a second of answers and of prompts, and the range of the first. `run_of` is the run that a line is of."""
-    help_text = say("Expected, of all sequences, half way through.")
+    help_text = Message("Expected, of all sequences, half way through.")
     return (
-        Column(say("Tokens/s"), lambda line: expected(run_of(line).tokens_per_s), "one", help_text),
-        Column(say("Prompt tokens/s"), lambda line: expected(run_of(line).prompt_tokens_per_s), "whole"),
-        Column(say("from–to"), lambda line: (rate := run_of(line).tokens_per_s) and words.span(rate)),
+        Column("Tokens/s", lambda line: expected(run_of(line).tokens_per_s), "one", help_text),
+        Column("Prompt tokens/s", lambda line: expected(run_of(line).prompt_tokens_per_s), "whole"),
+        Column("from–to", lambda line: (rate := run_of(line).tokens_per_s) and words.span(rate)),
     )
 
 
@@ -148,10 +147,7 @@ def expected(rate: Estimate | None) -> float | None:
 def longest(tokens: Callable[[Any], int | None]) -> Column:
     """The longest sequence of a line; empty where it does not fit."""
     return Column(
-        say("Max context length"),
-        lambda line: limit(tokens(line)) or None,
-        "whole",
-        say("With the placement as it is."),
+        "Max context length", lambda line: limit(tokens(line)) or None, "whole", "With the placement as it is."
     )
 
 
@@ -264,10 +260,10 @@ def preset_columns() -> list[Column]:
         return place(line[1], architecture.num_layers if architecture is not None else 0)
 
     return [
-        Column(say("Model"), lambda line: line[0]),
-        Column(say("File"), lambda line: line[1].file.weights),
-        Column(say("Size, GiB"), lambda line: line[1].file.bytes / GIB, "two"),
-        Column(say("Where it lies"), where),
+        Column("Model", lambda line: line[0]),
+        Column("File", lambda line: line[1].file.weights),
+        Column("Size, GiB", lambda line: line[1].file.bytes / GIB, "two"),
+        Column("Placement", where),
         rate,
         longest(lambda line: line[1].longest),
         span,
@@ -287,7 +283,7 @@ def heat(answer: LocalAnswer, names: list[str]) -> None:
     if rates.any():
         labels = [name.rpartition("/")[2] for name in names]
         contexts = [words.tokens(context) for context in HEAT_CONTEXTS]
-        shown = heat_map(labels, contexts, rates, words.figure, charts.theme())
+        shown = heat_map(labels, contexts, rates, words.figure)
         plot.draw("local_heat", say("Speed over contexts"), shown)
 
 
@@ -351,17 +347,15 @@ def folder_columns(name: str) -> list[Column]:
     """Columns of a model's formats, each by the name that mlx-community's repositories have."""
     rate, prompt, span = speed_columns(lambda run: run)
     return [
-        Column(say("Folder"), lambda run: repository(name, Precision(weights=run.weights)).rpartition("/")[2]),
-        Column(say("Size, GiB"), lambda run: run.bytes / GIB, "two"),
-        Column(say("Verdict"), lambda run: say("fits") if run.fits else say("does not fit")),
+        Column("Folder", lambda run: repository(name, Precision(weights=run.weights)).rpartition("/")[2]),
+        Column("Size, GiB", lambda run: run.bytes / GIB, "two"),
+        Column("Verdict", lambda run: say("fits") if run.fits else say("does not fit")),
         rate,
         prompt,
         longest(lambda run: run.longest),
         span,
-        Column(
-            say("Required, GiB"), lambda run: run.required / GIB, "two", say("Weights, cache and the largest pass.")
-        ),
-        Column(say("Bits per weight"), "bits_per_weight", "two"),
+        Column("Required, GiB", lambda run: run.required / GIB, "two", "Weights, cache and the largest pass."),
+        Column("Bits per weight", "bits_per_weight", "two"),
     ]
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from calc.model.tensor import Component, Tensor
 from pages.parts import words
 from pages.parts.outputs import plot
-from pages.parts.outputs.charts import LINE, Figure, Theme, figure, hover, note, swatch
+from pages.parts.outputs.charts import LINE, Figure, figure, hover, note, swatch, theme
 from pages.parts.words import part, percent, say
 
 DEEP = {"attention", "ssm_linear"}  # these take white letters
@@ -53,10 +53,10 @@ def _short(tensor: Tensor) -> str:
     return ".".join(parts if whole else parts[1:])
 
 
-def draw(total: int, tensors: Iterable[Tensor], theme: Theme) -> None:
+def draw(total: int, tensors: Iterable[Tensor]) -> None:
     """A pie whose slices can be looked into: component, then group of layers, then tensor."""
     rows = share_rows(tensors)
-    frame, tree_of_parts = pie_frame(total, rows, theme), pie(total, rows, theme)
+    frame, tree_of_parts = pie_frame(total, rows), pie(total, rows)
     plot.draw("shares", say("Parameter breakdown"), frame, tree_of_parts, titled=True)
 
 
@@ -79,7 +79,7 @@ def tree(total: int, rows: Iterable[ShareRow]) -> Node:
     return root
 
 
-def pie(total: int, rows: Sequence[ShareRow], theme: Theme) -> dict[str, Any]:
+def pie(total: int, rows: Sequence[ShareRow]) -> dict[str, Any]:
     """The tree, and how a level of it is drawn."""
     trace = {
         "type": "pie",
@@ -89,7 +89,7 @@ def pie(total: int, rows: Sequence[ShareRow], theme: Theme) -> dict[str, Any]:
         "textinfo": "label+text",
         "textposition": "inside",
         "insidetextorientation": "horizontal",
-        "marker": {"line": {"color": theme.ground, "width": 1}},
+        "marker": {"line": {"color": theme().ground, "width": 1}},
         "hovertemplate": hover(
             "<b>{name}</b><br>{n} parameters<br>{share} of all",
             name="%{customdata[0]}",
@@ -101,7 +101,7 @@ def pie(total: int, rows: Sequence[ShareRow], theme: Theme) -> dict[str, Any]:
     return {"root": tree(total, rows), "trace": trace, "middle": middle, "all": say("{n}<br>parameters", n="{n}")}
 
 
-def pie_frame(total: int, rows: Sequence[ShareRow], theme: Theme) -> Figure:
+def pie_frame(total: int, rows: Sequence[ShareRow]) -> Figure:
     """Labels round the pie: every component has a line in the key."""
     components: dict[str, int] = {}
     for row in rows:
@@ -119,7 +119,6 @@ def pie_frame(total: int, rows: Sequence[ShareRow], theme: Theme) -> Figure:
     ]
     return figure(
         [],
-        theme,
         height=350 + 12 + LINE * half,
         margin={"l": 4, "r": 4, "t": 4, "b": 12 + LINE * half},
         annotations=columns,

@@ -1,28 +1,16 @@
-"""Plotly in the reader's browser: its basic bundle, and a figure as JSON.
+"""Plotly in the reader's browser: its bundle for charts with two axes, and a figure as JSON.
 
-Streamlit's own Plotly element brings four times as many bytes and draws before the numbers are on screen.
+Streamlit's own Plotly element brings three times as many bytes and draws before the numbers are on screen.
 """
 
-from json import dumps
 from typing import Any
 
-import streamlit as st
-
 from pages.parts.outputs import scripts
-from pages.parts.outputs.downloads import table as csv_table
-from pages.parts.screen import download
 from pages.parts.words import percent, say
 
-CONFIG = {"displayModeBar": False, "responsive": True}
-BASIC = {"bar", "pie", "scatter"}
-"""Kinds of traces that npm's plotly.js-basic-dist-min draws."""
 CHART = scripts.element("weighbridge_chart", "chart.js")
-
-
 TABLE = 30
 """Pixels of the line with its figures: as files, and in the chart's place, as a table."""
-
-
 TITLE = 48
 """And of its heading."""
 
@@ -35,46 +23,26 @@ def draw(
     *,
     tabled: bool = False,
     titled: bool = False,
-) -> None:
-    """A figure with its name, which may head it, a sentence and a table, unless a page has a better one. With a tree it
-    is a pie whose slices can be looked into. What the basic bundle does not draw is left to Streamlit."""
-    if any(trace["type"] not in BASIC for trace in figure["data"]):
-        st.plotly_chart(figure, key=key, theme=None, config=CONFIG, alt=label)
-        files(key, label, *figures_of(figure["data"]))
-        return
-    CHART(
+    rows: tuple[list[str], list[list[Any]]] | None = None,
+) -> Any:
+    """A figure with its name, which may head it, a sentence and a table, unless a page has a better one. `rows`, a head
+    and rows, are what its table and files hold in place of all its points. With a tree it is a pie whose slices can be
+    looked into. Returns the `customdata` of the point that was clicked, where the figure has `clickmode`."""
+    clicked = CHART(
         key=key,
         data={
             "label": label,
             "titled": titled,
             "told": largest_slice(tree) if tree else span(figure),
             "table": None if tabled else say("As a table"),
-            "figure": figure | {"config": CONFIG},
+            "figure": figure,
             "tree": tree,
+            "file": rows,
         },
         height=figure["layout"]["height"] + TABLE + (TITLE if titled else 0),
+        on_point_change=lambda: None,
     )
-
-
-def figures_of(traces: list[dict[str, Any]]) -> tuple[list[str], list[list[Any]]]:
-    """A head and rows of what Streamlit draws: of a map a row for each of its rows, of boxes one for each point."""
-    cells = traces[0]
-    if cells["type"] == "heatmap":
-        lines = zip(cells["customdata"], cells["text"], strict=True)
-        return ["name", *cells["x"]], [[names[0], *line] for names, line in lines]
-    points = ((box["name"], *point) for box in traces for point in zip(box["text"], box["x"], strict=True))
-    return ["kind", "name", "percent"], [list(point) for point in points]
-
-
-def files(key: str, label: str, head: list[str], lines: list[list[Any]]) -> None:
-    """The figures of a chart as files, as charts of the browser have them below."""
-    written = {
-        "csv": ("text/csv", csv_table(head, lines)),
-        "json": ("application/json", dumps([dict(zip(head, line, strict=True)) for line in lines], indent=1)),
-    }
-    with st.container(horizontal=True, horizontal_alignment="right", gap="small", key=f"{key}_files"):
-        for ending, (mime, text) in written.items():
-            download(f".{ending}", f"{key}_{ending}", f"{label}.{ending}", mime, text, icon=None, type="tertiary")
+    return clicked.point
 
 
 def largest_slice(tree: dict[str, Any]) -> str | None:

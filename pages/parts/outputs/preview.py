@@ -26,14 +26,17 @@ BROWSER = "sec-fetch-dest"
 PLACE = b"<title>Streamlit</title>"
 
 
-class Preview:
-    """Pages whose head says what their address has found, for programs."""
+class Addresses:
+    """Pages at their addresses: one that moved is where its numbers are now, and for a program the head of a page says
+    what its address has found."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         page = addressed(scope)
+        if page is not None and (there := destination(page, scope)) is not None:
+            return await RedirectResponse(there)(scope, receive, send)
         if page is None or BROWSER in Headers(scope=scope):
             return await self.app(scope, receive, send)
         start: Message = {}
@@ -99,23 +102,11 @@ def head(text: str) -> str:
     return f"<title>{escape(text)}</title>{meta}"
 
 
-class Moved:
-    """Pages whose links lead to where their numbers are now."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        there = destination(scope)
-        answer = self.app if there is None else RedirectResponse(there)
-        await answer(scope, receive, send)
-
-
-def destination(scope: Scope) -> str | None:
-    """The address, relative to the one that is fetched, for a proxy may have taken away what stands before both; None
-    where the page is still there."""
-    page, text = addressed(scope), scope.get("query_string", b"").decode("latin-1")
-    if page is None or scope["path"].rstrip("/").rpartition("/")[0].endswith("/api"):  # an answer is called as its page
+def destination(page: Page, scope: Scope) -> str | None:
+    """The address of what a page's link meant before it moved, relative to the one that is fetched, for a proxy may
+    have taken away what stands before both; None where the page is still there."""
+    text = scope.get("query_string", b"").decode("latin-1")
+    if scope["path"].rstrip("/").rpartition("/")[0].endswith("/api"):  # an answer is called as its page
         return None
     there = query.moved(page, dict(parse_qsl(text)))
     return None if there is None else f"{'../' if scope['path'].endswith('/') else ''}{there.path}?{text}"

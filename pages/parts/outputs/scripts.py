@@ -1,4 +1,4 @@
-"""Scripts of the page's own elements and Plotly's basic bundle, which this server hands out once. In the message of an
+"""Scripts of the page's own elements and Plotly's bundle, which this server hands out once. In the message of an
 element its script would come along with every new value."""
 
 from collections.abc import Callable, Mapping

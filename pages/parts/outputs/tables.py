@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 import streamlit as st
 
+from calc.errors import Message
 from pages.parts.outputs import scripts
 from pages.parts.words import say
 
@@ -36,12 +37,13 @@ three or four that count, a multiple, a share, a share more or less, whether it 
 
 
 class Column(NamedTuple):
-    """A head, and the cell of a line: the name of its field, or what makes it."""
+    """A head, the cell of a line (the name of its field, or what makes it), its form, and what the head says when
+    pointed at. Head and help are sentences, which `draw` says."""
 
-    label: str
+    label: str | Message
     cell: str | Callable[[Any], Any]
     kind: Kind = "text"
-    help: str | None = None
+    help: str | Message | None = None
 
     def of(self, line: Any) -> Any:
         """The line's cell, without digits that nobody is shown; None where there is none."""
@@ -62,7 +64,7 @@ def field(line: Any, name: str) -> Any:
 
 def source() -> Column:
     """The column of where a line is from, by its field `source`."""
-    return Column(say("Source"), lambda line: secure(field(line, "source")), "link")
+    return Column("Source", lambda line: secure(field(line, "source")), "link")
 
 
 def secure(address: str | None) -> str | None:
@@ -111,7 +113,10 @@ def draw(
         key=key,
         data={
             "label": label,
-            "columns": [{"label": column.label, "kind": column.kind, "help": column.help} for column in shown],
+            "columns": [
+                {"label": say(column.label), "kind": column.kind, "help": column.help and say(column.help)}
+                for column in shown
+            ],
             "rows": [
                 {"id": id(line) if id else str(number), "cells": [column.of(line) for column in shown]}
                 for number, line in enumerate(lines)

@@ -40,7 +40,7 @@ def draw(answer: Trained) -> None:
         return
     sentence = "Room for a micro-batch of {batch}, or for sequences of {sequence} tokens."
     room = say(sentence, batch=most(focus.max_micro_batch), sequence=most(focus.max_sequence))
-    details(report.verdicts, focus, spelled(report.scenario.layout), room if focus.verdict == "fits" else None)
+    details(answer, focus, spelled(report.scenario.layout), room if focus.verdict == "fits" else None)
     if (rollout := answer.rollout) is not None:
         generation(rollout, focus)
         if focus.verdict not in ("fits", "does not run"):
@@ -266,11 +266,11 @@ def timeline(answer: Trained) -> None:
     """Each phase of the step at its peak, the largest marked, and the derivation of each."""
     report, step = answer.report, TrainingDerivations(answer)
     if answer.rollout is not None:
-        bars = charts.rollout_bars(answer.rollout, charts.theme())
+        bars = charts.rollout_bars(answer.rollout)
         plot.draw("rollout_phases", say("Trainer and engine in each phase"), bars, titled=True)
         caption("Below, the trainer alone.")
     caption(PEAKS[report.memory.moment])
-    plot.draw("phases", say("Memory vs. phase of the step"), charts.phase_bars(report, charts.theme()))
+    plot.draw("phases", say("Memory vs. phase of the step"), charts.phase_bars(report))
     caption("What is alive in each phase, by formula:")
     with st.container(horizontal=True, gap="xsmall", key="phase_derivations"):
         for phase in report.phases:
@@ -330,16 +330,14 @@ def table(answer: Trained) -> None:
         return None if (way := spread[verdict.gpu]) is None else words.listed(way.what)
 
     columns = [
-        Column(say("GPU"), lambda verdict: find_gpu(verdict.gpu).name),
-        Column(say("Verdict"), lambda verdict: f"{MARKS[verdict.verdict]} {say(BADGES[verdict.verdict][0])}"),
-        Column(
-            say("Headroom, GiB"), lambda verdict: verdict.spare / GIB, "two", say("Below zero: the GPU lacks as many.")
-        ),
-        Column(say("Max micro-batch size"), lambda verdict: limit(verdict.max_micro_batch), "whole"),
-        Column(say("Max sequence length"), lambda verdict: limit(verdict.max_sequence), "whole"),
-        Column(say("Min. GPUs (ZeRO-3)"), fewest, "whole"),
-        Column(say("With"), changes, help=say("Changes that so few GPUs need, besides ZeRO-3.")),
-        Column(say("Usable, GiB"), lambda verdict: verdict.usable / GIB, "two"),
+        Column("GPU", lambda verdict: find_gpu(verdict.gpu).name),
+        Column("Verdict", lambda verdict: f"{MARKS[verdict.verdict]} {say(BADGES[verdict.verdict][0])}"),
+        Column("Headroom, GiB", lambda verdict: verdict.spare / GIB, "two", "Below zero: the GPU lacks as many."),
+        Column("Max micro-batch size", lambda verdict: limit(verdict.max_micro_batch), "whole"),
+        Column("Max sequence length", lambda verdict: limit(verdict.max_sequence), "whole"),
+        Column("Min. GPUs (ZeRO-3)", fewest, "whole"),
+        Column("With", changes, help="Changes that so few GPUs need, besides ZeRO-3."),
+        Column("Usable, GiB", lambda verdict: verdict.usable / GIB, "two"),
     ]
     verdict_table(answer.scenario, "training_rows", columns, verdicts.values(), partial(gpu_card, answer))
 

@@ -9,7 +9,7 @@ import streamlit as st
 from calc.units import GIB, hundredths
 from pages.parts import words
 from pages.parts.outputs import plot, tables
-from pages.parts.outputs.charts import PLAIN, ROW, Figure, Theme, figure, hover, small
+from pages.parts.outputs.charts import PLAIN, ROW, Figure, figure, hover, small, theme
 from pages.parts.outputs.tables import Column
 from pages.parts.screen import caption, heading, paragraph, small_table
 from pages.parts.verify.evidence import EXPLAINED, KINDS, Accuracy, Compared, summaries
@@ -49,29 +49,21 @@ def kinds(evidence: Accuracy) -> None:
     st.caption("\n".join(f"- {say(EXPLAINED[kind], kind=KINDS[kind])}" for kind in EXPLAINED))
 
 
-def scatter(evidence: Accuracy, theme: Theme) -> None:
-    """Every record as a point, drawn by Streamlit's own Plotly: it alone says which point was clicked."""
+def scatter(evidence: Accuracy) -> None:
+    """Every record as a point; the one that was clicked with its source."""
     heading("Predicted against measured")
     caption("Click a point to see its record and open its source.")
     labelled = {say(KINDS[kind]): rows for kind, rows in evidence.by_kind().items()}
-    chosen = st.plotly_chart(
-        agreement(labelled, theme),
-        key="agreement",
-        theme=None,
-        config=plot.CONFIG,
-        on_select="rerun",
-        selection_mode="points",
-    )
+    head = ["kind", "record", "measured", "predicted", "source"]
     rows = [[kind, row.name, row.measured, row.predicted, row.source] for kind in labelled for row in labelled[kind]]
-    plot.files(
-        "agreement", say("Predicted against measured"), ["kind", "record", "measured", "predicted", "source"], rows
-    )
-    for point in chosen.selection.points:
-        name, error, source = point["customdata"]
+    label = say("Predicted against measured")
+    chosen = plot.draw("agreement", label, agreement(labelled), tabled=True, rows=(head, rows))
+    if chosen is not None:
+        name, error, source = chosen
         sentence = say("**{name}**: {error}. Source: {source}", name=name, error=words.difference(error), source=source)
         st.info(sentence, icon=":material/link:")
     heading("Errors of each kind")
-    plot.draw("errors", say("Errors of each kind"), errors(labelled, theme))
+    plot.draw("errors", say("Errors of each kind"), errors(labelled), tabled=True)
 
 
 def table(evidence: Accuracy) -> None:
@@ -81,12 +73,12 @@ def table(evidence: Accuracy) -> None:
         "records",
         say("Record by record"),
         [
-            Column(say("Record"), "name", "name"),
-            Column(say("Figure"), lambda row: say(KINDS[row.kind])),
-            Column(say("Measured"), "measured", "whole"),
-            Column(say("Predicted"), "predicted", "whole"),
-            Column(say("Unit"), lambda row: units[row.unit]),
-            Column(say("Error"), lambda row: hundredths(row.error), "error"),
+            Column("Record", "name", "name"),
+            Column("Figure", lambda row: say(KINDS[row.kind])),
+            Column("Measured", "measured", "whole"),
+            Column("Predicted", "predicted", "whole"),
+            Column("Unit", lambda row: units[row.unit]),
+            Column("Error", lambda row: hundredths(row.error), "error"),
             tables.source(),
         ],
         evidence.rows,
@@ -103,7 +95,7 @@ def left_out(evidence: Accuracy) -> None:
     small_table([say("Figure"), say("Records"), say("Why")], lines)
 
 
-def agreement(kinds: Mapping[str, Sequence[Compared]], theme: Theme) -> Figure:
+def agreement(kinds: Mapping[str, Sequence[Compared]]) -> Figure:
     """Predicted bytes over measured ones, on the line where both are equal; click a name in the key to hide a kind."""
     sizes = {kind: rows for kind, rows in kinds.items() if rows[0].unit == "bytes"}
     values = [size / GIB for rows in sizes.values() for row in rows for size in (row.predicted, row.measured)]
@@ -113,7 +105,7 @@ def agreement(kinds: Mapping[str, Sequence[Compared]], theme: Theme) -> Figure:
         "mode": "lines",
         "x": ends,
         "y": ends,
-        "line": {"color": theme.grid, "width": 1.5},
+        "line": {"color": theme().grid, "width": 1.5},
         "hoverinfo": "skip",
         "showlegend": False,
     }
@@ -140,23 +132,23 @@ def agreement(kinds: Mapping[str, Sequence[Compared]], theme: Theme) -> Figure:
     axis = {"type": "log", "range": [log10(end) for end in ends], "tickvals": TICKS}
     return figure(
         [line, *points],
-        theme,
         height=480,
         margin={"l": 8, "r": 8, "t": 8, "b": 8},
         showlegend=True,
         legend={"orientation": "h", "y": -0.16, "x": 0, "itemsizing": "constant"},
         hovermode="closest",
+        clickmode="event+select",
         xaxis=axis | {"title": small(say("Measured, GiB"))},
         yaxis=axis | {"title": small(say("Predicted, GiB"))},
     )
 
 
-def errors(kinds: Mapping[str, Sequence[Compared]], theme: Theme) -> Figure:
+def errors(kinds: Mapping[str, Sequence[Compared]]) -> Figure:
     """The errors of each kind of figures."""
-    return error_boxes({kind: [(row.error, row.name) for row in rows] for kind, rows in kinds.items()}, 2, theme)
+    return error_boxes({kind: [(row.error, row.name) for row in rows] for kind, rows in kinds.items()}, 2)
 
 
-def error_boxes(kinds: Mapping[str, Sequence[tuple[float, str]]], digits: int, theme: Theme) -> Figure:
+def error_boxes(kinds: Mapping[str, Sequence[tuple[float, str]]], digits: int) -> Figure:
     """The errors of each kind, with the record that each is of: a box from quarter to quarter, and a point a record."""
     boxes = [
         {
@@ -175,7 +167,6 @@ def error_boxes(kinds: Mapping[str, Sequence[tuple[float, str]]], digits: int, t
     ]
     return figure(
         boxes,
-        theme,
         height=ROW * len(boxes) + 60,
         margin={"l": 8, "r": 8, "t": 8, "b": 50},
         xaxis={"title": small(say("Predicted more than measured, percent")), "zeroline": True},

@@ -55,16 +55,16 @@ CLOSE = 0.005
 
 def chosen_source() -> str:
     """The source to compare with."""
-    chosen = st.segmented_control(
+    return st.segmented_control(
         say("Compare with"),
         list(SOURCES),
         format_func=lambda name: say(SOURCES[name]),
+        default="hub",
         required=True,
         key="beside",
         persist_state="session",
         label_visibility="collapsed",
     )
-    return chosen or next(iter(SOURCES))
 
 
 def draw(answer: Answer, choice: str) -> None:
@@ -220,12 +220,12 @@ def differences(compared: Comparison) -> None:
         "differences",
         say("Differences"),
         [
-            Column(say("Tensor"), "name", "name"),
-            Column(say("Status"), lambda row: say(STATUS[row.status])),
-            Column(say("Computed"), lambda row: "" if row.ours is None else words.shape(row.ours), "name"),
-            Column(say("Checkpoint"), lambda row: "" if row.theirs is None else words.shape(row.theirs), "name"),
-            Column(say("Count"), "count", "whole"),
-            Column(say("Parameters"), "parameters", "whole"),
+            Column("Tensor", "name", "name"),
+            Column("Status", lambda row: say(STATUS[row.status])),
+            Column("Computed", lambda row: "" if row.ours is None else words.shape(row.ours), "name"),
+            Column("Checkpoint", lambda row: "" if row.theirs is None else words.shape(row.theirs), "name"),
+            Column("Count", "count", "whole"),
+            Column("Parameters", "parameters", "whole"),
         ],
         compared.differences,
     )
@@ -245,14 +245,14 @@ def all_presets() -> None:
         "preset_totals",
         say("All presets"),
         [
-            Column(say("Model"), "model", "name"),
-            Column(say("Computed"), "computed", "whole"),
-            Column(say("Also in the file"), "parts", "whole"),
-            Column(say("Published"), "published", "whole"),
-            Column(say("Difference"), "difference", "whole"),
+            Column("Model", "model", "name"),
+            Column("Computed", "computed", "whole"),
+            Column("Also in the file", "parts", "whole"),
+            Column("Published", "published", "whole"),
+            Column("Difference", "difference", "whole"),
             tables.source(),
-            Column(say("Date"), "date"),
-            Column(say("What"), "what"),
+            Column("Date", "date"),
+            Column("What", "what"),
         ],
         rows,
     )
@@ -357,15 +357,15 @@ def measured_table(rows: list[MeasuredRow]) -> None:
         "measured_rows",
         say("Own measurement"),
         [
-            Column(say("Figure"), lambda row: say(MEASURED[row.kind])),
-            Column(say("Batch"), "batch"),
-            Column(say("Context"), "context"),
-            Column(say("Attention kernel"), lambda row: chosen("attention", row.attention), "name"),
-            Column(say("Logits"), lambda row: chosen("logits", row.logits)),
-            Column(say("Measured"), "measured", "whole"),
-            Column(say("Computed"), "predicted", "whole"),
-            Column(say("Difference"), lambda row: row.share and hundredths(row.share), "error"),
-            Column(say("Not measured because"), lambda row: row.error or "", "name"),
+            Column("Figure", lambda row: say(MEASURED[row.kind])),
+            Column("Batch", "batch"),
+            Column("Context", "context"),
+            Column("Attention kernel", lambda row: chosen("attention", row.attention), "name"),
+            Column("Logits", lambda row: chosen("logits", row.logits)),
+            Column("Measured", "measured", "whole"),
+            Column("Computed", "predicted", "whole"),
+            Column("Difference", lambda row: row.share and hundredths(row.share), "error"),
+            Column("Not measured because", lambda row: row.error or "", "name"),
         ],
         rows,
     )

@@ -68,7 +68,7 @@ def draw(evidence: SpeedAccuracy) -> None:
     )
     kinds(evidence)
     heading("Errors of each kind")
-    plot.draw("speed_errors", say("Errors of each kind"), errors(evidence, charts.theme()))
+    plot.draw("speed_errors", say("Errors of each kind"), errors(evidence), tabled=True)
     compared_with_aiconfigurator()
     grouped(say("By engine"), "speed_engines", evidence.by_engine)
     grouped(say("By GPU"), "speed_gpus", evidence.by_gpu)
@@ -115,7 +115,7 @@ def kinds(evidence: SpeedAccuracy) -> None:
         )
 
 
-def errors(evidence: SpeedAccuracy, theme: charts.Theme) -> charts.Figure:
+def errors(evidence: SpeedAccuracy) -> charts.Figure:
     """A box from quarter to quarter for each kind, and every record as a point."""
     rows = (row for row in evidence.records() if row["kind"] in evidence.by_kind)
     points = {
@@ -128,7 +128,7 @@ def errors(evidence: SpeedAccuracy, theme: charts.Theme) -> charts.Figure:
         ]
         for kind, group in by(lambda row: row["kind"], rows).items()
     }
-    return error_boxes(points, 1, theme)
+    return error_boxes(points, 1)
 
 
 def compared_with_aiconfigurator() -> None:
@@ -156,12 +156,12 @@ def grouped(title: str, key: str, groups: Mapping[str, SpeedSummary]) -> None:
             f"{key}_table",
             title,
             [
-                Column(say("Name"), lambda group: group[0].rpartition(": ")[2], "name"),
-                Column(say("Figure"), lambda group: say(KINDS[group[0].rpartition(": ")[0]])),
-                Column(say("Records"), lambda group: group[1].rows, "whole"),
-                Column(say("Median error"), lambda group: group[1].median_error, "percent"),
-                Column(say("Median, with its sign"), lambda group: group[1].bias, "error"),
-                Column(say("Inside the range"), lambda group: group[1].inside, "percent"),
+                Column("Name", lambda group: group[0].rpartition(": ")[2], "name"),
+                Column("Figure", lambda group: say(KINDS[group[0].rpartition(": ")[0]])),
+                Column("Records", lambda group: group[1].rows, "whole"),
+                Column("Median error", lambda group: group[1].median_error, "percent"),
+                Column("Median, with its sign", lambda group: group[1].bias, "error"),
+                Column("Inside the range", lambda group: group[1].inside, "percent"),
             ],
             groups.items(),
         )
@@ -174,22 +174,22 @@ def by_record(evidence: SpeedAccuracy) -> None:
         "speed_records",
         say("Record by record"),
         [
-            Column(say("Model"), "model", "name"),
-            Column(say("GPU"), "gpu"),
-            Column(say("GPUs"), "gpus", "whole"),
-            Column(say("Figure"), lambda row: say(KINDS.get(row["kind"], KINDS["full server"]))),
-            Column(say("Measured"), "measured", "four"),
-            Column(say("Predicted"), "expected", "four"),
-            Column(say("Unit"), "unit"),
-            Column(say("Error"), lambda row: hundredths(row["error"]), "error"),
+            Column("Model", "model", "name"),
+            Column("GPU", "gpu"),
+            Column("GPUs", "gpus", "whole"),
+            Column("Figure", lambda row: say(KINDS.get(row["kind"], KINDS["full server"]))),
+            Column("Measured", "measured", "four"),
+            Column("Predicted", "expected", "four"),
+            Column("Unit", "unit"),
+            Column("Error", lambda row: hundredths(row["error"]), "error"),
             tables.source(),
-            Column(say("Weights"), "format"),
-            Column(say("Engine"), "engine"),
-            Column(say("Batch size"), lambda row: say("max") if row["batch"] == "max" else str(row["batch"])),
-            Column(say("Prompt tokens"), "prompt", "whole"),
-            Column(say("Output tokens"), lambda row: str(row["output"])),
-            Column(say("Low"), "low", "four"),
-            Column(say("High"), "high", "four"),
+            Column("Weights", "format"),
+            Column("Engine", "engine"),
+            Column("Batch size", lambda row: say("max") if row["batch"] == "max" else str(row["batch"])),
+            Column("Prompt tokens", "prompt", "whole"),
+            Column("Output tokens", lambda row: str(row["output"])),
+            Column("Low", "low", "four"),
+            Column("High", "high", "four"),
         ],
         evidence.records(),
         most=tables.in_sight("speed_records_columns", 9),
@@ -225,12 +225,12 @@ def draw_offloaded() -> None:
         "offload_rows",
         say("Speed with a part on the host"),
         [
-            Column(say("Model"), "model", "name"),
-            Column(say("Where it lies"), host_and_flags, "name"),
-            Column(say("Measured"), "measured", "one"),
-            Column(say("Predicted"), "expected", "one"),
-            Column(say("from–to"), lambda row: f"{row['low']:.1f}–{row['high']:.1f}"),
-            Column(say("Error"), lambda row: words.difference(row["expected"] / row["measured"] - 1)),
+            Column("Model", "model", "name"),
+            Column("Where it lies", host_and_flags, "name"),
+            Column("Measured", "measured", "one"),
+            Column("Predicted", "expected", "one"),
+            Column("from–to", lambda row: f"{row['low']:.1f}–{row['high']:.1f}"),
+            Column("Error", lambda row: words.difference(row["expected"] / row["measured"] - 1)),
             tables.source(),
         ],
         offloaded(),
@@ -311,16 +311,16 @@ def by_server(rows: list[Served]) -> None:
             "served_records",
             say("Server by server"),
             [
-                Column(say("Model"), "model", "name"),
-                Column(say("Engine"), "engine"),
-                Column(say("Weights"), "weights"),
-                Column(say("GPUs"), lambda row: f"{row.gpus} × {find_gpu(row.gpu).name}"),
-                Column(say("Prompt and output tokens"), lambda row: f"{row.prompt:,} + {row.output:,}"),
-                Column(say("Requests in flight"), "concurrency", "whole"),
-                Column(say("TPOT measured, ms"), "tpot_ms", "four"),
-                Column(say("TPOT predicted, ms"), lambda row: row.tpot_ours[1], "four"),
-                Column(say("TTFT measured, ms"), "ttft_ms", "four"),
-                Column(say("TTFT predicted, ms"), lambda row: row.ttft_ours[1], "four"),
+                Column("Model", "model", "name"),
+                Column("Engine", "engine"),
+                Column("Weights", "weights"),
+                Column("GPUs", lambda row: f"{row.gpus} × {find_gpu(row.gpu).name}"),
+                Column("Prompt and output tokens", lambda row: f"{row.prompt:,} + {row.output:,}"),
+                Column("Requests in flight", "concurrency", "whole"),
+                Column("TPOT measured, ms", "tpot_ms", "four"),
+                Column("TPOT predicted, ms", lambda row: row.tpot_ours[1], "four"),
+                Column("TTFT measured, ms", "ttft_ms", "four"),
+                Column("TTFT predicted, ms", lambda row: row.ttft_ours[1], "four"),
                 tables.source(),
             ],
             rows,

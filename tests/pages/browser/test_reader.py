@@ -162,4 +162,14 @@ def test_charts_are_taken_along(page, address):
 
 def test_a_map_gives_its_figures_as_files(page, address):
     page.goto(f"{address}/hardware?view=formats&model=Qwen/Qwen2.5-3B")
-    agree(page, "")
+    assert "B200 SXM" in agree(page, "Longest context, tokens ")
+
+
+def test_a_point_says_its_record_and_source(page, address):
+    page.goto(f"{address}/accuracy")
+    chart = page.get_by_role("figure", name="Predicted against measured")
+    chart.scroll_into_view_if_needed()
+    box = chart.locator(".scatterlayer .point").first.bounding_box()
+    for act in (page.mouse.move, page.mouse.click):  # a point is one once it is pointed at
+        act(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page.get_by_test_id("stAlert").get_by_role("link")).to_have_attribute("href", re.compile("^https://"))
