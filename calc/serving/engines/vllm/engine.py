@@ -194,7 +194,7 @@ class VLLM(DraftingEngine):
             yield Refusal(Message(sentence, n=padded, tp=layout.tp), "tp")
         yield from undivided_groups(model, layout.tp)
         yield from layout.unspread(model)
-        yield from undivided(self.name, self.title, model, layout)
+        yield from undivided(self.name, self.title, model, layout, layout.tp)
         if layout.ep not in (1, ranks := layout.tp * layout.dp):  # `FusedMoEParallelConfig.make`
             sentence = "vLLM spreads experts over all {n:,} ranks or none, not over {ep:,}."
             yield Refusal(Message(sentence, n=ranks, ep=layout.ep), "ep", [1, ranks])

@@ -402,3 +402,26 @@ def test_a_family_on_one_rank(engine, family):
     model = Architecture.from_config({"model_type": family})
     assert "tp" in [field for _, field in said(engine, Question(model, Precision(), Layout(tp=2)))]
     assert "tp" not in [field for _, field in said(engine, Question(model, Precision(), Layout()))]
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "experts", "layout", "refused"),
+    [
+        pytest.param("vllm", "Qwen/Qwen3-30B-A3B", 8, Layout(tp=16), "tp", id="Qwen3MoeSparseMoeBlock"),
+        pytest.param("vllm", "Qwen/Qwen3-30B-A3B", 8, Layout(tp=16, ep=16), "tp", id="spread alike"),
+        pytest.param("vllm", "Qwen/Qwen3-30B-A3B", 16, Layout(tp=16), None, id="one each"),
+        pytest.param("vllm", "Qwen/Qwen3-30B-A3B", 8, Layout(tp=8, dp=2), None, id="vLLM's copies count for none"),
+        pytest.param("vllm", "mistralai/Mixtral-8x7B-v0.1", 8, Layout(tp=16), None, id="MixtralMoE has no check"),
+        pytest.param("sglang", "deepseek-ai/DeepSeek-V2-Lite", 64, Layout(tp=2, dp=64, ep=64), "dp", id="SGLang's do"),
+        pytest.param("sglang", "deepseek-ai/DeepSeek-V2-Lite", 64, Layout(tp=2, dp=32, ep=64), None, id="64 ranks"),
+    ],
+)
+def test_ranks_for_which_there_are_experts(engine, model, experts, layout, refused):
+    """vLLM 0.33 `models/qwen3_moe.py` and SGLang 0.5.23 `models/deepseek_v2.py`: "Tensor parallel size ... is greater
+    than the number of experts", of vLLM's `get_tensor_model_parallel_world_size` and SGLang's `get_parallel().tp_size`,
+    which has the copies of the attention within."""
+    field = {"qwen3_moe": "num_experts", "mixtral": "num_local_experts", "deepseek_v2": "n_routed_experts"}
+    config = dict(models()[model].config)
+    question = Question(Architecture.from_config(config | {field[config["model_type"]]: experts}), Precision(), layout)
+    found = [of for sentence, of in said(engine, question) if "as many routed experts as" in sentence]
+    assert found == ([] if refused is None else [refused])
