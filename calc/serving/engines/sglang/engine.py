@@ -557,6 +557,7 @@ class SGLang(DraftingEngine):
             width=laid_out.precision.activation_bytes,
             auxiliary=self.auxiliary,
             gathered=gathered,
+            sent=self.deepep,
         )
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:

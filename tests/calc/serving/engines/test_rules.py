@@ -425,3 +425,32 @@ def test_ranks_for_which_there_are_experts(engine, model, experts, layout, refus
     question = Question(Architecture.from_config(config | {field[config["model_type"]]: experts}), Precision(), layout)
     found = [of for sentence, of in said(engine, question) if "as many routed experts as" in sentence]
     assert found == ([] if refused is None else [refused])
+
+
+@pytest.mark.parametrize(
+    ("engine", "layout", "options", "tokens", "choices"),
+    [
+        pytest.param("vllm", Layout(tp=8), {}, 8192, 8, id="slices of all experts"),
+        pytest.param("vllm", Layout(tp=8, ep=8), {}, 8192, 8, id="whole ones"),
+        pytest.param("vllm", Layout(dp=8, ep=8), {}, 8 * 8192, 8, id="tokens of eight copies"),
+        pytest.param("vllm", Layout(dp=8, ep=8), {"version": "0.17.0"}, 16_384, 8, id="in chunks until 0.17"),
+        pytest.param("sglang", Layout(tp=8, ep=8), {}, 8192, 8, id="SGLang"),
+        pytest.param("sglang", Layout(tp=2, dp=4, ep=8), {}, 8192, 8, id="a chunk is that of all copies"),
+        pytest.param("sglang", Layout(tp=8, ep=8), {"moe_a2a_backend": "deepep"}, 8192, 1, id="sent by DeepEP"),
+        pytest.param("tensorrt-llm", Layout(tp=8, ep=8), {}, 8192, 8, id="TensorRT-LLM"),
+    ],
+)
+def test_experts_make_room_for_all_that_tokens_choose(engine, layout, options, tokens, choices):
+    """DeepSeek-V3 on H200: 8 experts of 2,048 columns for a token of 7,168. SGLang 0.5.23 `_fused_moe_kernel_sequence`:
+    intermediate_cache3 [tokens, topk, hidden] next to intermediate_cache2 [tokens * topk, N // 2], whatever experts the
+    rank has; vLLM 0.33 `workspace_shapes`: M * topk rows, M of all copies (`naive_dp_ep.py: prepare`), and until 0.17 at
+    most VLLM_FUSED_MOE_CHUNK_SIZE, 16,384; TensorRT-LLM `getWorkspaceDeviceBufferSizes`: experts_per_token * num_rows."""
+    started, model = ENGINES[engine]().with_options(**options), architecture("deepseek-ai/DeepSeek-V3")
+    laid_out = Serving.of(model, started, Precision(weights="fp8"), layout, Overhead()).laid_out
+    limits = started.limits(Workload(), gpus()["h200-sxm"], model, layout)
+    (last,) = {
+        peak.tensors["output of each expert"] + peak.tensors["product of each expert"]
+        for peak in started.peaks(laid_out, 0, limits)
+        if str(peak.what) == "the output of the routed experts"
+    }
+    assert last == 2 * tokens * choices * (7168 + 2048 // layout.slices)
