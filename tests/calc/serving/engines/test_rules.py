@@ -443,8 +443,9 @@ def test_ranks_for_which_there_are_experts(engine, model, experts, layout, refus
 def test_experts_make_room_for_all_that_tokens_choose(engine, layout, options, tokens, choices):
     """DeepSeek-V3 on H200: 8 experts of 2,048 columns for a token of 7,168. SGLang 0.5.23 `_fused_moe_kernel_sequence`:
     intermediate_cache3 [tokens, topk, hidden] next to intermediate_cache2 [tokens * topk, N // 2], whatever experts the
-    rank has; vLLM 0.33 `workspace_shapes`: M * topk rows, M of all copies (`naive_dp_ep.py: prepare`), and until 0.17 at
-    most VLLM_FUSED_MOE_CHUNK_SIZE, 16,384; TensorRT-LLM `getWorkspaceDeviceBufferSizes`: experts_per_token * num_rows."""
+    rank has; vLLM 0.33 `workspace_shapes`: M * topk rows, M of all copies (`naive_dp_ep.py: prepare`), and until 0.17
+    VLLM_FUSED_MOE_CHUNK_SIZE at once, 16,384; TensorRT-LLM `getWorkspaceDeviceBufferSizes`: experts_per_token *
+    num_rows."""
     started, model = ENGINES[engine]().with_options(**options), architecture("deepseek-ai/DeepSeek-V3")
     laid_out = Serving.of(model, started, Precision(weights="fp8"), layout, Overhead()).laid_out
     limits = started.limits(Workload(), gpus()["h200-sxm"], model, layout)

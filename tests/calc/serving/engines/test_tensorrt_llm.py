@@ -128,8 +128,8 @@ def test_states_of_all_sequences_are_there_from_the_start():
 
 
 def test_experts_take_the_tokens_of_all_copies():
-    """DeepSeek-R1 with attention data parallelism: eight passes of 8,192 tokens meet in the experts, with room for the 8
-    that each token chooses (`getWorkspaceDeviceBufferSizes`)."""
+    """DeepSeek-R1 with attention data parallelism: eight passes of 8,192 tokens meet in the experts, with room for the
+    8 that each token chooses (`getWorkspaceDeviceBufferSizes`)."""
     alone, copies = (
         allocation("deepseek-ai/DeepSeek-R1", "b200", layout) for layout in (Layout(tp=8, ep=8), Layout(dp=8, ep=8))
     )

@@ -161,12 +161,17 @@ def test_families(family, version, served):
     ("model", "asked", "why"),
     [
         pytest.param("Qwen/Qwen3-8B", {"max_num_seqs": 4096}, "(max_num_seqs, 4,096)", id="2,048 tokens by default"),
-        pytest.param("Qwen/Qwen3-8B", {"max_num_seqs": 512, "max_num_batched_tokens": 256}, "tokens of a step", id="256"),
+        pytest.param(
+            "Qwen/Qwen3-8B", {"max_num_seqs": 512, "max_num_batched_tokens": 256}, "tokens of a step", id="256"
+        ),
         pytest.param("Qwen/Qwen3-8B", {"max_num_batched_tokens": 64}, None, id="as many sequences, unless stated"),
         pytest.param("google/gemma-4-26B-A4B", {}, None, id="2,496 by default: 32 frames of 78"),
         pytest.param("google/gemma-4-26B-A4B", {"max_num_batched_tokens": 2048}, "up to 2,496 tokens", id="a video"),
         pytest.param(
-            "google/gemma-4-26B-A4B", {"max_num_batched_tokens": 2048, "language_model_only": True}, None, id="text alone"
+            "google/gemma-4-26B-A4B",
+            {"max_num_batched_tokens": 2048, "language_model_only": True},
+            None,
+            id="text alone",
         ),
         pytest.param("google/gemma-3-27b-it", {"max_num_batched_tokens": 256}, None, id="256 of an image of Gemma 3"),
         pytest.param("Qwen/Qwen3-VL-30B-A3B-Instruct", {"max_num_batched_tokens": 512}, None, id="images that are cut"),
