@@ -74,6 +74,7 @@ from calc.serving.engines.sglang.cache import (
     slot_bytes,
 )
 from calc.serving.engines.sglang.options import GUESSING_REQUESTS, SGLangOptions, SpeculativeAlgorithm, guesses
+from calc.serving.engines.sglang.rules import unfit_flags, unfit_pages, without_head
 from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits
 from calc.serving.engines.vllm.rules import SUPPORTED_UNTIL
 from calc.serving.engines.vllm.working_memory import EXPERTS, FEED_FORWARD, OUTPUT_OF_EXPERTS, profile_peaks
@@ -346,6 +347,7 @@ class SGLang(DraftingEngine):
         yield from without_cache_in(precision, self.title, "int8", "int4", "fp8_ds_mla")
         yield from self.draft_refusals(model)
         yield from self.division_refusals(model, precision)
+        yield from unfit_flags(model, self.options)
         yield from super().model_refusals(model, precision)
 
     def gpu_refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Refusal]:
@@ -358,6 +360,9 @@ class SGLang(DraftingEngine):
                 "none of these."
             )
             yield Refusal(Message(sentence, gpu=gpu.name), "moe_a2a_backend", ["none"])
+        step = self.options.chunked_prefill_size or tier(gpu.memory_bytes)[0]
+        own = max(1, step // attention_copies(laid_out.whole, laid_out.layout))
+        yield from unfit_pages(laid_out.whole, gpu, self.options, own)
         if gpu.platform == "cuda":
             yield from without_asymmetry(precision, self.title)
         if gpu.platform == "cuda" and precision.weights == "mxfp4" and not laid_out.whole.experts:
@@ -647,6 +652,10 @@ class SGLang(DraftingEngine):
         elif family not in PREDICTED:
             sentence = "{engine} has no multi-token prediction (MTP) for models of the family {family}."
             yield Refusal(Message(sentence, engine="SGLang", family=family), "speculative_algorithm", ["NGRAM"])
+
+    def unfit_draft(self, model: Architecture) -> Iterator[Refusal]:
+        if self.drafter == "eagle3":
+            yield from without_head(model)
 
     def unspread_draft(self, model: Architecture, layout: Layout) -> Iterator[Refusal]:
         """Why what guesses tokens does not go with a layout (`check_pipeline_parallel_compat`)."""

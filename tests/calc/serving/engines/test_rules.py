@@ -455,3 +455,82 @@ def test_experts_make_room_for_all_that_tokens_choose(engine, layout, options, t
         if str(peak.what) == "the output of the routed experts"
     }
     assert last == 2 * tokens * choices * (7168 + 2048 // layout.slices)
+
+
+NEMOTRON, SPARSE_MLA = "nvidia/Nemotron-H-8B-Base-8K", "zai-org/GLM-5.1"
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "gpu", "layout", "refused"),
+    [
+        # LANGUAGE_MODEL_ONLY_ARCHITECTURES: "--language-model-only does not support ..."
+        pytest.param("Qwen/Qwen3.5-0.8B", {"language_model_only": True}, "h100-sxm", {}, "few families", id="Qwen3.5"),
+        pytest.param("Qwen/Qwen3-8B", {"language_model_only": True}, "h100-sxm", {}, "few families", id="no encoder"),
+        pytest.param(
+            *("deepseek-ai/DeepSeek-V4-Flash", {"language_model_only": True}, "b200", {"tp": 4}, None),
+            id="DeepseekV4ForCausalLM",
+        ),
+        # "needs mamba state, got ...": overrides.py leaves uses_mamba_radix_cache unset, and with no prefix cache
+        pytest.param(
+            *("Qwen/Qwen3-8B", {"mamba_radix_cache_strategy": "extra_buffer"}, "h100-sxm", {}, "does not have"),
+            id="no states",
+        ),
+        pytest.param(
+            *(NEMOTRON, {"mamba_radix_cache_strategy": "extra_buffer", "disable_radix_cache": True}, "h100-sxm", {}),
+            "turns off",
+            id="no prefix cache",
+        ),
+        pytest.param(NEMOTRON, {"mamba_radix_cache_strategy": "extra_buffer"}, "h100-sxm", {}, None, id="_ARCHS"),
+        # "extra_buffer is not supported for ...; use no_buffer"; "no_buffer only supports page_size=1"
+        pytest.param(
+            *("LiquidAI/LFM2-1.2B", {"mamba_radix_cache_strategy": "extra_buffer_lazy"}, "h100-sxm", {}),
+            "for models of the family lfm2",
+            id="LFM2",
+        ),
+        pytest.param("LiquidAI/LFM2-1.2B", {"page_size": 16}, "h100-sxm", {}, "pages of one token", id="its pages"),
+        pytest.param(NEMOTRON, {"page_size": 16}, "h100-sxm", {}, None, id="pages with buffers"),
+        # "chunked_prefill_size must be divisible by page_size", after handle_data_parallelism has divided it
+        pytest.param("Qwen/Qwen3-8B", {"page_size": 48}, "h100-sxm", {}, "8,192 tokens", id="48 in 8,192"),
+        pytest.param("Qwen/Qwen3-8B", {"chunked_prefill_size": 1000}, "b200", {}, "pages of 64", id="64 on Blackwell"),
+        pytest.param("Qwen/Qwen3-8B", {"chunked_prefill_size": 1000}, "h100-sxm", {}, None, id="pages of one"),
+        pytest.param(
+            *("deepseek-ai/DeepSeek-V4-Flash", {"chunked_prefill_size": 1024}, "b200", {"dp": 8, "ep": 8}),
+            "128 tokens on each",
+            id="of eight copies",
+        ),
+        # "speculative_eagle_topk > 1 with page_size > 1 is unstable ..." of NGRAM but with FlashInfer's kernels
+        pytest.param(
+            *("Qwen/Qwen3-8B", {"speculative_algorithm": "NGRAM", "page_size": 16}, "h100-sxm", {}, "no tree"), id="FA3"
+        ),
+        pytest.param(
+            *("Qwen/Qwen3-8B", {"speculative_algorithm": "NGRAM", "page_size": 16}, "l40s", {}, None), id="FlashInfer"
+        ),
+        pytest.param(
+            SPARSE_MLA, {"speculative_algorithm": "NGRAM"}, "h200-sxm", {"tp": 8}, "no tree", id="pages of 64"
+        ),
+    ],
+)
+def test_flags_of_sglang_that_do_not_go_together(model, options, gpu, layout, refused):
+    """SGLang 0.5.23 `arg_groups`: model_hook, overrides, mamba_hook, validation_hook, speculative_hook."""
+    started, model, layout = ENGINES["sglang"]().with_options(**options), architecture(model), Layout(**layout)
+    precision = Precision(weights="fp8") if model.experts else Precision()
+    laid_out = Serving.of(model, ENGINES["sglang"](), precision, layout, Overhead()).laid_out
+    question = Question(model, precision, layout, laid_out, gpus()[gpu])
+    found = [str(refusal.message) for refusal in started.refusals(question)]
+    assert bool(found) == (refused is not None), found
+    assert refused is None or refused in found[0]
+
+
+@pytest.mark.parametrize(
+    ("engine", "flags", "near"),
+    [
+        ("vllm", {"speculative": "mtp"}, "not counted here"),
+        ("sglang", {"speculative_algorithm": "EAGLE"}, "not counted here"),
+    ],
+)
+def test_layers_that_guess_and_are_not_read(engine, flags, near):
+    """vLLM 0.33 `hf_config_override` has longcat_flash_mtp, SGLang 0.5.23 LongcatFlashForCausalLMNextN; that a model
+    "has no multi-token prediction (MTP) layer" would be wrong. SGLang's BailingMoeForCausalLMNextN is of Ling too."""
+    longcat = Architecture.from_config({"model_type": "longcat_flash"})
+    assert near in said(engine, Question(longcat, Precision()), **flags)[0][0]
+    assert not said(engine, Question(architecture("inclusionAI/Ling-3.0-flash"), Precision()), **flags)
