@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from calc.errors import Message, Refusal
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
-from calc.model.mla import LatentAttention
 from calc.serving.engines.families import class_family, families
 from calc.serving.engines.rules import compressing
 from calc.serving.engines.sglang.cache import HOPPER, UNBUFFERED, page_size
@@ -59,7 +58,7 @@ def unfit_pages(model: Architecture, gpu: GPU, options: SGLangOptions, step: int
         below = step - step % page
         yield Refusal(Message(sentence, tokens=step, page=page), "chunked_prefill_size", [n for n in (below,) if n])
     mixers = (mixer for block in model.blocks for mixer in block.mixers)
-    sparse = any(isinstance(mixer, LatentAttention) and mixer.indexer is not None for mixer in mixers)
+    sparse = any(mixer.absorbs and getattr(mixer, "indexer", None) is not None for mixer in mixers)
     by_ngram = algorithm == "NGRAM" and (sparse or gpu.capability == HOPPER)
     if page > 1 and (by_ngram or (sparse and algorithm is not None and (options.speculative_eagle_topk or 1) > 1)):
         sentence = "On {gpu}, SGLang's kernels verify no tree of tokens ({algorithm}) in pages of {page:,}."
