@@ -202,6 +202,9 @@ class VLLM(DraftingEngine):
         if layout.ep not in (1, ranks := layout.tp * layout.dp):  # `FusedMoEParallelConfig.make`
             sentence = "vLLM spreads experts over all {n:,} ranks or none, not over {ep:,}."
             yield Refusal(Message(sentence, n=ranks, ep=layout.ep), "ep", [1, ranks])
+        if groups is not None and self.options.enable_lora:  # `lora/layers/fused_moe.py: _ep_check`
+            sentence = "vLLM serves no LoRA adapters where copies of several ranks (dp with tp) spread experts (ep)."
+            yield Refusal(Message(sentence), "enable_lora", ["false"])
         yield from self.unstaged(model, layout)
         yield from self.undivided_draft(model, layout)
         if layout.dcp > 1:

@@ -534,3 +534,19 @@ def test_layers_that_guess_and_are_not_read(engine, flags, near):
     longcat = Architecture.from_config({"model_type": "longcat_flash"})
     assert near in said(engine, Question(longcat, Precision()), **flags)[0][0]
     assert not said(engine, Question(architecture("inclusionAI/Ling-3.0-flash"), Precision()), **flags)
+
+
+@pytest.mark.parametrize(
+    ("layout", "runs"),
+    [
+        pytest.param(Layout(tp=2, dp=4, ep=8), False, id="is_sequence_parallel"),
+        pytest.param(Layout(dp=8, ep=8), True, id="copies of one rank"),
+        pytest.param(Layout(tp=8, ep=8), True, id="one copy"),
+        pytest.param(Layout(tp=2, dp=4), True, id="slices of all experts"),
+    ],
+)
+def test_adapters_of_experts_that_copies_spread(layout, runs):
+    """vLLM 0.33 `lora/layers/fused_moe.py: _ep_check`: assert not is_sequence_parallel, which
+    `ParallelConfig.use_sequence_parallel_moe` is with expert parallelism, tp and dp."""
+    question = Question(architecture("Qwen/Qwen3-30B-A3B"), Precision(), layout)
+    assert ("enable_lora" not in [field for _, field in said("vllm", question, enable_lora=True)]) == runs
