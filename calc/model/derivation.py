@@ -32,6 +32,7 @@ Legend = Mapping[str, tuple[str, int | float]]
 
 SYMBOLS = {  # field of the formulas -> symbol, and what configs call it; factors are written in this order
     "n_experts": ("E", "routed experts"),
+    "chosen": ("K", "num_experts_per_tok"),
     "top_k": ("K", "num_experts_per_tok"),
     "n_zero": ("E_0", "experts that compute nothing"),
     "vocab": ("V", "vocab_size"),

@@ -91,6 +91,7 @@ class MoE(Frozen):
     d_router: int | None = None  # width that the router chooses in where it is not hidden_size: ZAYA
     n_zero: int = 0  # experts that compute nothing, which the router may choose too: LongCat-Flash
     local_experts: int | None = None  # routed experts on one rank; None: all
+    chosen: int | None = None  # experts that a token chooses, wherever they are; None: top_k
     latent: int | None = None  # width that the routed experts work in, behind two projections: Nemotron 3
     latent_bias: bool = False
     parallel_mlp: MLP | None = None  # a dense MLP that every token passes through in the same layer: Gemma 4
@@ -168,6 +169,7 @@ class MoE(Frozen):
                 "image_expert": None if self.image_expert is None else self.image_expert.rank(slices),
                 "local_experts": None if spread == 1 else -(-self.n_experts // spread),
                 "top_k": -(-self.top_k * slices // tp),
+                "chosen": self.top_k,
             }
         )
 

@@ -13,6 +13,7 @@ from calc.model.attention import GQA
 from calc.model.block import Block, Extra
 from calc.model.feedforward import MLP
 from calc.serving.engines.engine import Engine
+from calc.serving.engines.families import class_family, families
 
 PROJECTION = "fc.weight"
 AUXILIARY, EXPANSION, VOCABULARY = 3, 3, 32_000
@@ -131,7 +132,16 @@ class DraftingEngine(Engine):
         stated, path = getattr(self.options, self.method_option), getattr(self.options, self.draft_option)
         why = None
         if self.drafter == "mtp":
-            yield from self.unpredicted(model, model.model_type.removesuffix("_text"))
+            family = model.model_type.removesuffix("_text")
+            unread = {family, class_family(model)} & families(self.name, "unread_prediction")
+            if unread and not model.prediction:
+                sentence = (
+                    "{engine} has multi-token prediction (MTP) for models of the family {family} by layers that are "
+                    "not counted here."
+                )
+                yield Refusal(Message(sentence, engine=self.title, family=unread.pop()), self.method_option)
+            else:
+                yield from self.unpredicted(model, family)
         if path is not None and self.drafter not in ("draft_model", "eagle3"):
             why = Message("With speculative {kind} no draft model guesses tokens.", kind=str(stated))
         elif path is not None and self.draft_model is None:

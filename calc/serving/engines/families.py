@@ -34,9 +34,9 @@ def class_family(model: Architecture) -> str:
     return model.model_type if model.vision is None else model.vision.wrapper or model.model_type
 
 
-def undivided(engine: str, title: str, model: Architecture, layout: Layout) -> Iterator[Refusal]:
+def undivided(engine: str, title: str, model: Architecture, layout: Layout, ranks: int) -> Iterator[Refusal]:
     """Why an engine's class of a model does not run on several pipeline stages, tensor-parallel ranks, or copies of its
-    attention."""
+    attention. `ranks`: those that the engine calls tensor-parallel."""
     rules, family = FAMILIES[engine], class_family(model)
     if layout.pp > 1 and family in rules.get("one_stage", ()):
         sentence = "{engine}'s class of {family} does not run on pipeline stages (pp)."
@@ -47,6 +47,15 @@ def undivided(engine: str, title: str, model: Architecture, layout: Layout) -> I
     if layout.dp > 1 and model.experts and family in rules.get("one_copy", ()):
         sentence = "{engine}'s class of {family} does not run with copies of the attention (dp)."
         yield Refusal(Message(sentence, engine=title, family=family), "dp", [1])
+    if ranks > 1 and model.model_type in rules["experts_as_many_as_ranks"]:
+        most = max((moe.n_experts for moe in model.experts), default=ranks)
+        if ranks > most:
+            sentence = (
+                "{engine}'s class of {family} needs as many routed experts as tensor-parallel ranks: {n:,} are fewer "
+                "than {ranks:,}."
+            )
+            message = Message(sentence, engine=title, family=model.model_type, n=most, ranks=ranks)
+            yield Refusal(message, "tp" if layout.tp > most else "dp")
 
 
 def unserved(engine: str, model: Architecture) -> str | None:

@@ -36,6 +36,8 @@ class Limits:
     """Patches of images that pass a vision encoder before."""
     image_tokens: int = 0
     """Tokens of a prompt that the largest image or video is."""
+    least_step: int = 1
+    """Tokens of the smallest step under which the largest image or video passes."""
     tables: int = 0
     """Bytes of what is not set aside that tables of the requests take."""
     poll: int = 1

@@ -74,6 +74,7 @@ from calc.serving.engines.sglang.cache import (
     slot_bytes,
 )
 from calc.serving.engines.sglang.options import GUESSING_REQUESTS, SGLangOptions, SpeculativeAlgorithm, guesses
+from calc.serving.engines.sglang.rules import unfit_flags, unfit_pages, without_head
 from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits
 from calc.serving.engines.vllm.rules import SUPPORTED_UNTIL
 from calc.serving.engines.vllm.working_memory import EXPERTS, FEED_FORWARD, OUTPUT_OF_EXPERTS, profile_peaks
@@ -329,7 +330,8 @@ class SGLang(DraftingEngine):
         yield from broken_tiles(model, precision, layout, others)
         yield from broken_groups(model, precision, layout, groups, repeats=True)
         yield from broken_expert_groups(model, precision, layout, smallest_group)
-        yield from undivided(self.name, self.title, model, layout)
+        ranks = layout.tp * attention_copies(model, layout)
+        yield from undivided(self.name, self.title, model, layout, ranks)
         yield from unrepeated_heads(model, layout)
         yield from self.unspread_tables(model, layout)
         yield from self.undivided_experts(model, layout)
@@ -345,6 +347,7 @@ class SGLang(DraftingEngine):
         yield from without_cache_in(precision, self.title, "int8", "int4", "fp8_ds_mla")
         yield from self.draft_refusals(model)
         yield from self.division_refusals(model, precision)
+        yield from unfit_flags(model, self.options)
         yield from super().model_refusals(model, precision)
 
     def gpu_refusals(self, gpu: GPU, laid_out: LaidOut) -> Iterator[Refusal]:
@@ -357,6 +360,9 @@ class SGLang(DraftingEngine):
                 "none of these."
             )
             yield Refusal(Message(sentence, gpu=gpu.name), "moe_a2a_backend", ["none"])
+        step = self.options.chunked_prefill_size or tier(gpu.memory_bytes)[0]
+        own = max(1, step // attention_copies(laid_out.whole, laid_out.layout))
+        yield from unfit_pages(laid_out.whole, gpu, self.options, own)
         if gpu.platform == "cuda":
             yield from without_asymmetry(precision, self.title)
         if gpu.platform == "cuda" and precision.weights == "mxfp4" and not laid_out.whole.experts:
@@ -556,6 +562,7 @@ class SGLang(DraftingEngine):
             width=laid_out.precision.activation_bytes,
             auxiliary=self.auxiliary,
             gathered=gathered,
+            sent=self.deepep,
         )
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
@@ -645,6 +652,10 @@ class SGLang(DraftingEngine):
         elif family not in PREDICTED:
             sentence = "{engine} has no multi-token prediction (MTP) for models of the family {family}."
             yield Refusal(Message(sentence, engine="SGLang", family=family), "speculative_algorithm", ["NGRAM"])
+
+    def unfit_draft(self, model: Architecture) -> Iterator[Refusal]:
+        if self.drafter == "eagle3":
+            yield from without_head(model)
 
     def unspread_draft(self, model: Architecture, layout: Layout) -> Iterator[Refusal]:
         """Why what guesses tokens does not go with a layout (`check_pipeline_parallel_compat`)."""

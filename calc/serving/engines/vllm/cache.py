@@ -66,6 +66,7 @@ def limits(options: VLLMOptions, gpu: GPU, architecture: Architecture, max_model
         encoder_bytes=images.resident_bytes,
         image_patches=images.patches,
         image_tokens=images.largest,
+        least_step=images.largest if sees_images_whole(architecture, options) else 1,
     )
 
 

@@ -68,6 +68,8 @@ from calc.serving.engines.vllm.rules import (
 from calc.serving.engines.vllm.working_memory import (
     ANY_GRAPHS,
     ANY_LINK,
+    EXPERTS,
+    OUTPUT_OF_EXPERTS,
     UNIFIED_NOTE,
     graphs_formula,
     graphs_range,
@@ -113,6 +115,8 @@ CACHE_WORDS: dict[CacheFormat, str] = {
 MARLIN = ExpertPadding(hidden=256, inner=128)
 TRITON = ExpertPadding(inner=64, scale_rows=256, fp32_bias=True)
 """`triton_kernels`, which come with vLLM: `hopper_value.py`, `hopper_scale.py` with eight warps."""
+EXPERTS_CHUNK = 16_384
+"""Tokens that routed experts took at once before (`VLLM_FUSED_MOE_CHUNK_SIZE`)."""
 PADDED_ROW = 64
 """Bytes of which a row of values is a multiple in the `triton_kernels` of 0.17 to 0.21."""
 ROLES: dict[ServerRole, str] = {"prefill": "kv_producer", "decode": "kv_consumer"}
@@ -194,10 +198,13 @@ class VLLM(DraftingEngine):
             yield Refusal(Message(sentence, n=padded, tp=layout.tp), "tp")
         yield from undivided_groups(model, layout.tp)
         yield from layout.unspread(model)
-        yield from undivided(self.name, self.title, model, layout)
+        yield from undivided(self.name, self.title, model, layout, layout.tp)
         if layout.ep not in (1, ranks := layout.tp * layout.dp):  # `FusedMoEParallelConfig.make`
             sentence = "vLLM spreads experts over all {n:,} ranks or none, not over {ep:,}."
             yield Refusal(Message(sentence, n=ranks, ep=layout.ep), "ep", [1, ranks])
+        if groups is not None and self.options.enable_lora:  # `lora/layers/fused_moe.py: _ep_check`
+            sentence = "vLLM serves no LoRA adapters where copies of several ranks (dp with tp) spread experts (ep)."
+            yield Refusal(Message(sentence), "enable_lora", ["false"])
         yield from self.unstaged(model, layout)
         yield from self.undivided_draft(model, layout)
         if layout.dcp > 1:
@@ -323,7 +330,11 @@ class VLLM(DraftingEngine):
         yield from missing_kernels(division, gpu)
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
-        part = laid_out.stages[stage]
+        """Peaks of the profile run; experts get the tokens of all copies of the attention, spread or not
+        (`all2all_utils.py: maybe_make_prepare_finalize`, by default `allgather_reducescatter`)."""
+        part, copies = laid_out.stages[stage], laid_out.layout.dp
+        if not holds("experts take a whole step", self.options):
+            copies = max(1, min(copies, EXPERTS_CHUNK // limits.step_tokens))
         return profile_peaks(
             [write.apply(block) for block in part.blocks],
             write.of("hidden", laid_out.rank.hidden),
@@ -335,6 +346,7 @@ class VLLM(DraftingEngine):
             auxiliary=self.auxiliary,
             encoder_bytes=write.of("encoder_bytes", limits.encoder_bytes) if limits.encoder_bytes else 0,
             encoder=encoder_pass(laid_out.whole, limits.image_patches, laid_out.layout.tp) if part.last else {},
+            gathered={EXPERTS: copies, OUTPUT_OF_EXPERTS: copies},
         )
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
@@ -373,7 +385,23 @@ class VLLM(DraftingEngine):
         return Budget(requested, own, outside, shortage)
 
     def request_refusals(self, workload: Workload, limits: Limits) -> Iterator[Refusal]:
-        """Steps that a text of a model without a cache does not go into (`SchedulerConfig.verify_max_model_len`)."""
+        """Steps that a text of a model without a cache does not go into, or that have fewer tokens than sequences may
+        run (`SchedulerConfig.verify_max_model_len`); or than an image or video has that is not cut
+        (`encoder_cache_manager.py: compute_mm_encoder_budget`)."""
+        if limits.sequences > limits.step_tokens:
+            sentence = (
+                "vLLM does not start with more sequences (max_num_seqs, {sequences:,}) than tokens of a step "
+                "(max_num_batched_tokens, {tokens:,})."
+            )
+            message = Message(sentence, sequences=limits.sequences, tokens=limits.step_tokens)
+            yield Refusal(message, "max_num_seqs", [limits.step_tokens])
+        if limits.least_step > limits.step_tokens:
+            sentence = (
+                "vLLM does not cut images or videos of this model, of which one has up to {least:,} tokens: a step of "
+                "{tokens:,} (max_num_batched_tokens) is too short."
+            )
+            message = Message(sentence, least=limits.least_step, tokens=limits.step_tokens)
+            yield Refusal(message, "max_num_batched_tokens", [limits.least_step])
         if limits.share is None and workload.context > limits.step_tokens:
             sentence = (
                 "Each token sees the whole text: {context:,} tokens do not go into steps of {most:,} "
@@ -412,10 +440,11 @@ class VLLM(DraftingEngine):
         )
 
     def remedies(self, limits: Limits, workload: Workload) -> Iterator[dict[str, object]]:
+        least = max(limits.least_step, self.options.max_num_seqs or 1)
         changes: dict[str, list[object]] = {
             "gpu_memory_utilization": [SHARE],
             "max_num_seqs": [n for n in SEQUENCES if workload.batch <= n < limits.sequences],
-            "max_num_batched_tokens": [n for n in STEPS if n < limits.step_tokens],
+            "max_num_batched_tokens": [n for n in STEPS if least <= n < limits.step_tokens],
             "enforce_eager": [True],
         }
         return combined(self.options, changes)

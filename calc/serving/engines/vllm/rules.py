@@ -67,8 +67,8 @@ WITHOUT_EAGLE3 = families("vllm", "without_eagle3")
 def without_head(model: Architecture) -> Iterator[Refusal]:
     """Why no head of EAGLE-3 reads the states of a model (`set_eagle3_aux_hidden_state_layers`)."""
     if (family := class_family(model)) in WITHOUT_EAGLE3:
-        sentence = "vLLM's class of {family} hands no states to a head of EAGLE-3."
-        yield Refusal(Message(sentence, family=family), "speculative", ["none", "ngram"])
+        sentence = "{engine}'s class of {family} hands no states to a head of EAGLE-3."
+        yield Refusal(Message(sentence, engine="vLLM", family=family), "speculative", ["none", "ngram"])
 
 
 WITHOUT_FP16 = families("vllm", "without_fp16")

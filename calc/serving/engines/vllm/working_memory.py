@@ -78,9 +78,11 @@ def profile_peaks(
     encoder_bytes: Any = 0,
     encoder: Mapping[str, Any] = MappingProxyType({}),
     gathered: Mapping[Message, int] = MappingProxyType({}),
+    sent: bool = False,
 ) -> list[Peak]:
     """The moments of the run on one rank. `vocab` is 0 on stages that do not sample; else all its logits are gathered
-    on every rank. Parts in `gathered` take the tokens of so many copies of the attention. States of so many auxiliary
+    on every rank. Parts in `gathered` take the tokens of so many copies of the attention; `sent`: ranks get only those
+    whose experts they have. States of so many auxiliary
     layers stay for a draft. The largest images or video pass the encoder before, where `encoder` is alive;
     `encoder_bytes` of them stay, as does what the sampler keeps."""
     counts = sequences * vocab if sampler.counts else 0
@@ -88,7 +90,7 @@ def profile_peaks(
     images = {"kept of images": encoder_bytes} if encoder_bytes else {}
     peaks = [Peak(ENCODER, {**encoder, **states})] if encoder else []
     for block in blocks:
-        for what, elements in layer_elements(block, hidden):
+        for what, elements in layer_elements(block, hidden, sent=sent):
             tensors = {"input, residual and output": 3 * hidden} | elements
             if auxiliary:
                 tensors["states for the draft"] = auxiliary * hidden
@@ -100,19 +102,21 @@ def profile_peaks(
     return peaks
 
 
-def layer_elements(block: Block, hidden: Any) -> Iterator[tuple[Message, Elements]]:
+def layer_elements(block: Block, hidden: Any, *, sent: bool = False) -> Iterator[tuple[Message, Elements]]:
     """Tensors of a layer besides its input and output: in its mixers, and in its feed-forward gate and up in one, and
     their product; with experts for each copy of the token, where the first makes room for the output
-    (`fused_moe.py`)."""
+    (`fused_moe.py`). There is a copy for each expert that a token chooses, also of those on other ranks (vLLM
+    `experts/triton_moe.py: workspace_shapes`, SGLang `triton_utils/fused_moe.py: _fused_moe_kernel_sequence`,
+    TensorRT-LLM `moe_kernels.cu: getWorkspaceDeviceBufferSizes`), unless tokens are sent to ranks."""
     for mixer in block.mixers:
         yield ATTENTION, mixer.fused_elements(hidden)
     moe, dense = block.moe, block.dense
     if moe is not None:
-        inner = moe.expert.intermediate
+        inner, copies = moe.expert.intermediate, moe.top_k if sent or moe.chosen is None else moe.chosen
         wide = (2 if moe.gated else 1) * inner
-        product = {"product of each expert": moe.top_k * inner}
-        yield EXPERTS, {"gate and up of each expert": moe.top_k * wide} | product
-        yield OUTPUT_OF_EXPERTS, {"output of each expert": moe.top_k * hidden} | product
+        product = {"product of each expert": copies * inner}
+        yield EXPERTS, {"gate and up of each expert": copies * wide} | product
+        yield OUTPUT_OF_EXPERTS, {"output of each expert": copies * hidden} | product
     if dense is not None:
         wide = (2 if dense.gated else 1) * dense.intermediate
         yield FEED_FORWARD, {"gate and up": wide, "product": dense.intermediate}

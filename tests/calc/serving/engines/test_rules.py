@@ -402,3 +402,151 @@ def test_a_family_on_one_rank(engine, family):
     model = Architecture.from_config({"model_type": family})
     assert "tp" in [field for _, field in said(engine, Question(model, Precision(), Layout(tp=2)))]
     assert "tp" not in [field for _, field in said(engine, Question(model, Precision(), Layout()))]
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "experts", "layout", "refused"),
+    [
+        pytest.param("vllm", "Qwen/Qwen3-30B-A3B", 8, Layout(tp=16), "tp", id="Qwen3MoeSparseMoeBlock"),
+        pytest.param("vllm", "Qwen/Qwen3-30B-A3B", 8, Layout(tp=16, ep=16), "tp", id="spread alike"),
+        pytest.param("vllm", "Qwen/Qwen3-30B-A3B", 16, Layout(tp=16), None, id="one each"),
+        pytest.param("vllm", "Qwen/Qwen3-30B-A3B", 8, Layout(tp=8, dp=2), None, id="vLLM's copies count for none"),
+        pytest.param("vllm", "mistralai/Mixtral-8x7B-v0.1", 8, Layout(tp=16), None, id="MixtralMoE has no check"),
+        pytest.param("sglang", "deepseek-ai/DeepSeek-V2-Lite", 64, Layout(tp=2, dp=64, ep=64), "dp", id="SGLang's do"),
+        pytest.param("sglang", "deepseek-ai/DeepSeek-V2-Lite", 64, Layout(tp=2, dp=32, ep=64), None, id="64 ranks"),
+    ],
+)
+def test_ranks_for_which_there_are_experts(engine, model, experts, layout, refused):
+    """vLLM 0.33 `models/qwen3_moe.py` and SGLang 0.5.23 `models/deepseek_v2.py`: "Tensor parallel size ... is greater
+    than the number of experts", of vLLM's `get_tensor_model_parallel_world_size` and SGLang's `get_parallel().tp_size`,
+    which has the copies of the attention within."""
+    field = {"qwen3_moe": "num_experts", "mixtral": "num_local_experts", "deepseek_v2": "n_routed_experts"}
+    config = dict(models()[model].config)
+    question = Question(Architecture.from_config(config | {field[config["model_type"]]: experts}), Precision(), layout)
+    found = [of for sentence, of in said(engine, question) if "as many routed experts as" in sentence]
+    assert found == ([] if refused is None else [refused])
+
+
+@pytest.mark.parametrize(
+    ("engine", "layout", "options", "tokens", "choices"),
+    [
+        pytest.param("vllm", Layout(tp=8), {}, 8192, 8, id="slices of all experts"),
+        pytest.param("vllm", Layout(tp=8, ep=8), {}, 8192, 8, id="whole ones"),
+        pytest.param("vllm", Layout(dp=8, ep=8), {}, 8 * 8192, 8, id="tokens of eight copies"),
+        pytest.param("vllm", Layout(dp=8, ep=8), {"version": "0.17.0"}, 16_384, 8, id="in chunks until 0.17"),
+        pytest.param("sglang", Layout(tp=8, ep=8), {}, 8192, 8, id="SGLang"),
+        pytest.param("sglang", Layout(tp=2, dp=4, ep=8), {}, 8192, 8, id="a chunk is that of all copies"),
+        pytest.param("sglang", Layout(tp=8, ep=8), {"moe_a2a_backend": "deepep"}, 8192, 1, id="sent by DeepEP"),
+        pytest.param("tensorrt-llm", Layout(tp=8, ep=8), {}, 8192, 8, id="TensorRT-LLM"),
+    ],
+)
+def test_experts_make_room_for_all_that_tokens_choose(engine, layout, options, tokens, choices):
+    """DeepSeek-V3 on H200: 8 experts of 2,048 columns for a token of 7,168. SGLang 0.5.23 `_fused_moe_kernel_sequence`:
+    intermediate_cache3 [tokens, topk, hidden] next to intermediate_cache2 [tokens * topk, N // 2], whatever experts the
+    rank has; vLLM 0.33 `workspace_shapes`: M * topk rows, M of all copies (`naive_dp_ep.py: prepare`), and until 0.17
+    VLLM_FUSED_MOE_CHUNK_SIZE at once, 16,384; TensorRT-LLM `getWorkspaceDeviceBufferSizes`: experts_per_token *
+    num_rows."""
+    started, model = ENGINES[engine]().with_options(**options), architecture("deepseek-ai/DeepSeek-V3")
+    laid_out = Serving.of(model, started, Precision(weights="fp8"), layout, Overhead()).laid_out
+    limits = started.limits(Workload(), gpus()["h200-sxm"], model, layout)
+    (last,) = {
+        peak.tensors["output of each expert"] + peak.tensors["product of each expert"]
+        for peak in started.peaks(laid_out, 0, limits)
+        if str(peak.what) == "the output of the routed experts"
+    }
+    assert last == 2 * tokens * choices * (7168 + 2048 // layout.slices)
+
+
+NEMOTRON, SPARSE_MLA = "nvidia/Nemotron-H-8B-Base-8K", "zai-org/GLM-5.1"
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "gpu", "layout", "refused"),
+    [
+        # LANGUAGE_MODEL_ONLY_ARCHITECTURES: "--language-model-only does not support ..."
+        pytest.param("Qwen/Qwen3.5-0.8B", {"language_model_only": True}, "h100-sxm", {}, "few families", id="Qwen3.5"),
+        pytest.param("Qwen/Qwen3-8B", {"language_model_only": True}, "h100-sxm", {}, "few families", id="no encoder"),
+        pytest.param(
+            *("deepseek-ai/DeepSeek-V4-Flash", {"language_model_only": True}, "b200", {"tp": 4}, None),
+            id="DeepseekV4ForCausalLM",
+        ),
+        # "needs mamba state, got ...": overrides.py leaves uses_mamba_radix_cache unset, and with no prefix cache
+        pytest.param(
+            *("Qwen/Qwen3-8B", {"mamba_radix_cache_strategy": "extra_buffer"}, "h100-sxm", {}, "does not have"),
+            id="no states",
+        ),
+        pytest.param(
+            *(NEMOTRON, {"mamba_radix_cache_strategy": "extra_buffer", "disable_radix_cache": True}, "h100-sxm", {}),
+            "turns off",
+            id="no prefix cache",
+        ),
+        pytest.param(NEMOTRON, {"mamba_radix_cache_strategy": "extra_buffer"}, "h100-sxm", {}, None, id="_ARCHS"),
+        # "extra_buffer is not supported for ...; use no_buffer"; "no_buffer only supports page_size=1"
+        pytest.param(
+            *("LiquidAI/LFM2-1.2B", {"mamba_radix_cache_strategy": "extra_buffer_lazy"}, "h100-sxm", {}),
+            "for models of the family lfm2",
+            id="LFM2",
+        ),
+        pytest.param("LiquidAI/LFM2-1.2B", {"page_size": 16}, "h100-sxm", {}, "pages of one token", id="its pages"),
+        pytest.param(NEMOTRON, {"page_size": 16}, "h100-sxm", {}, None, id="pages with buffers"),
+        # "chunked_prefill_size must be divisible by page_size", after handle_data_parallelism has divided it
+        pytest.param("Qwen/Qwen3-8B", {"page_size": 48}, "h100-sxm", {}, "8,192 tokens", id="48 in 8,192"),
+        pytest.param("Qwen/Qwen3-8B", {"chunked_prefill_size": 1000}, "b200", {}, "pages of 64", id="64 on Blackwell"),
+        pytest.param("Qwen/Qwen3-8B", {"chunked_prefill_size": 1000}, "h100-sxm", {}, None, id="pages of one"),
+        pytest.param(
+            *("deepseek-ai/DeepSeek-V4-Flash", {"chunked_prefill_size": 1024}, "b200", {"dp": 8, "ep": 8}),
+            "128 tokens on each",
+            id="of eight copies",
+        ),
+        # "speculative_eagle_topk > 1 with page_size > 1 is unstable ..." of NGRAM but with FlashInfer's kernels
+        pytest.param(
+            *("Qwen/Qwen3-8B", {"speculative_algorithm": "NGRAM", "page_size": 16}, "h100-sxm", {}, "no tree"), id="FA3"
+        ),
+        pytest.param(
+            *("Qwen/Qwen3-8B", {"speculative_algorithm": "NGRAM", "page_size": 16}, "l40s", {}, None), id="FlashInfer"
+        ),
+        pytest.param(
+            SPARSE_MLA, {"speculative_algorithm": "NGRAM"}, "h200-sxm", {"tp": 8}, "no tree", id="pages of 64"
+        ),
+    ],
+)
+def test_flags_of_sglang_that_do_not_go_together(model, options, gpu, layout, refused):
+    """SGLang 0.5.23 `arg_groups`: model_hook, overrides, mamba_hook, validation_hook, speculative_hook."""
+    started, model, layout = ENGINES["sglang"]().with_options(**options), architecture(model), Layout(**layout)
+    precision = Precision(weights="fp8") if model.experts else Precision()
+    laid_out = Serving.of(model, ENGINES["sglang"](), precision, layout, Overhead()).laid_out
+    question = Question(model, precision, layout, laid_out, gpus()[gpu])
+    found = [str(refusal.message) for refusal in started.refusals(question)]
+    assert bool(found) == (refused is not None), found
+    assert refused is None or refused in found[0]
+
+
+@pytest.mark.parametrize(
+    ("engine", "flags", "near"),
+    [
+        ("vllm", {"speculative": "mtp"}, "not counted here"),
+        ("sglang", {"speculative_algorithm": "EAGLE"}, "not counted here"),
+    ],
+)
+def test_layers_that_guess_and_are_not_read(engine, flags, near):
+    """vLLM 0.33 `hf_config_override` has longcat_flash_mtp, SGLang 0.5.23 LongcatFlashForCausalLMNextN; that a model
+    "has no multi-token prediction (MTP) layer" would be wrong. SGLang's BailingMoeForCausalLMNextN is of Ling too."""
+    longcat = Architecture.from_config({"model_type": "longcat_flash"})
+    assert near in said(engine, Question(longcat, Precision()), **flags)[0][0]
+    assert not said(engine, Question(architecture("inclusionAI/Ling-3.0-flash"), Precision()), **flags)
+
+
+@pytest.mark.parametrize(
+    ("layout", "runs"),
+    [
+        pytest.param(Layout(tp=2, dp=4, ep=8), False, id="is_sequence_parallel"),
+        pytest.param(Layout(dp=8, ep=8), True, id="copies of one rank"),
+        pytest.param(Layout(tp=8, ep=8), True, id="one copy"),
+        pytest.param(Layout(tp=2, dp=4), True, id="slices of all experts"),
+    ],
+)
+def test_adapters_of_experts_that_copies_spread(layout, runs):
+    """vLLM 0.33 `lora/layers/fused_moe.py: _ep_check`: assert not is_sequence_parallel, which
+    `ParallelConfig.use_sequence_parallel_moe` is with expert parallelism, tp and dp."""
+    question = Question(architecture("Qwen/Qwen3-30B-A3B"), Precision(), layout)
+    assert ("enable_lora" not in [field for _, field in said("vllm", question, enable_lora=True)]) == runs

@@ -67,7 +67,6 @@ def allocation(model, gpu="h100-sxm", layout=None, weights="bf16", batch=1, cont
         # adjust_mem_fraction_for_vlm: x 0.95 (1 - 0.1 (layers x width^2 / (24 x 1024^2) - 1)), 24 layers where the
         # vision_config has no num_hidden_layers; Qwen3.5's is 1,152 wide, Kimi K2.5's has 27 layers of 1,152
         pytest.param("h100-sxm", QWEN, {}, {}, 8192, 0.83 * 0.95 * (1 - 0.1 * (1152**2 / 2**20 - 1)), id="images"),
-        pytest.param("h100-sxm", QWEN, {}, {"language_model_only": True}, 8192, 0.83, id="no images"),
         pytest.param("h100-sxm", "google/gemma-3-27b-it", {}, {}, 8192, 0.83, id="images on demand"),
         pytest.param(
             *("h200-sxm", "moonshotai/Kimi-K2.5", {"tp": 8}, {}, 8192),

@@ -47,7 +47,7 @@ def test_tokens_of_a_step(options, model_type, tokens, allocated):
 
 def test_a_head_of_a_model_whose_last_layer_has_no_attention():
     """Nemotron Super's last layers are a feed-forward alone."""
-    head = serving("nvidia/Llama-3_3-Nemotron-Super-49B-v1", {"speculative_algorithm": "EAGLE3"}).engine.guesser(
+    head = started("sglang", SGLangOptions(speculative_algorithm="EAGLE3")).guesser(
         architecture_of("nvidia/Llama-3_3-Nemotron-Super-49B-v1")
     )
     assert head.num_layers == 1
@@ -76,10 +76,7 @@ def test_layers_that_guess_have_tables_of_their_own_while_the_cache_is_planned()
     Qwen3.5-0.8B's head is its embedding, of 248,320 x 1,024 (`models/qwen3_5_mtp.py`)."""
     (stage,) = serving("deepseek-ai/DeepSeek-V3", {"speculative_algorithm": "NEXTN"}).laid_out.stages
     assert stage.loaded.draft == 2 * 13_463_426_304 + 2 * 256
-    plain, guessing = (
-        serving("Qwen/Qwen3.5-0.8B", {"speculative_algorithm": kind, "language_model_only": True})
-        for kind in (None, "NEXTN")
-    )
+    plain, guessing = (serving("Qwen/Qwen3.5-0.8B", {"speculative_algorithm": kind}) for kind in (None, "NEXTN"))
     layer = architecture_of("Qwen/Qwen3.5-0.8B").parameters().not_in_total["multi_token_prediction"]
     assert guessing.weights - plain.weights == 2 * (layer + 248_320 * 1024)
 
@@ -110,11 +107,18 @@ def test_as_many_requests_run_as_speculation_allows():
     [
         ("Qwen/Qwen3-8B", {}, {"speculative_algorithm": "NEXTN"}, "speculative_algorithm", "no multi-token prediction"),
         (
-            "inclusionAI/Ling-3.0-flash",
+            "mistralai/Mixtral-8x7B-v0.1",
             {},
-            {"speculative_algorithm": "EAGLE"},
+            {"speculative_algorithm": "EAGLE3"},
             "speculative_algorithm",
-            "SGLang has no multi-token prediction",
+            "hands no states",
+        ),
+        (
+            "deepseek-ai/DeepSeek-V4-Flash",
+            {"tp": 8},
+            {"speculative_algorithm": "NGRAM"},
+            "speculative_algorithm",
+            "alone",
         ),
         ("zai-org/GLM-4.5", {"pp": 2}, {"speculative_algorithm": "NEXTN"}, "pp", "reads prompts alone"),
         ("Qwen/Qwen3-30B-A3B", {"dp": 2}, {"speculative_algorithm": "NGRAM"}, "dp", "copies of the attention"),

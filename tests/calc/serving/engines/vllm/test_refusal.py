@@ -155,3 +155,38 @@ def test_what_every_gpu_serves(model, gpu):
 def test_families(family, version, served):
     architecture = Architecture.from_config({"model_type": family})
     assert served != any(unserved_family(architecture, VLLMOptions(version=version)))
+
+
+@pytest.mark.parametrize(
+    ("model", "asked", "why"),
+    [
+        pytest.param("Qwen/Qwen3-8B", {"max_num_seqs": 4096}, "(max_num_seqs, 4,096)", id="2,048 tokens by default"),
+        pytest.param(
+            "Qwen/Qwen3-8B", {"max_num_seqs": 512, "max_num_batched_tokens": 256}, "tokens of a step", id="256"
+        ),
+        pytest.param("Qwen/Qwen3-8B", {"max_num_batched_tokens": 64}, None, id="as many sequences, unless stated"),
+        pytest.param("google/gemma-4-26B-A4B", {}, None, id="2,496 by default: 32 frames of 78"),
+        pytest.param("google/gemma-4-26B-A4B", {"max_num_batched_tokens": 2048}, "up to 2,496 tokens", id="a video"),
+        pytest.param(
+            "google/gemma-4-26B-A4B",
+            {"max_num_batched_tokens": 2048, "language_model_only": True},
+            None,
+            id="text alone",
+        ),
+        pytest.param("google/gemma-3-27b-it", {"max_num_batched_tokens": 256}, None, id="256 of an image of Gemma 3"),
+        pytest.param("Qwen/Qwen3-VL-30B-A3B-Instruct", {"max_num_batched_tokens": 512}, None, id="images that are cut"),
+    ],
+)
+def test_steps_that_are_too_short(model, asked, why):
+    """vLLM 0.33 `SchedulerConfig.verify_max_model_len`: "max_num_batched_tokens must be greater than or equal to
+    max_num_seqs"; `compute_mm_encoder_budget`: "Chunked MM input disabled but max_tokens_per_mm_item ... is larger than
+    max_num_batched_tokens" (`platforms/cuda.py` forces it where attention is both ways within images). No lever is
+    offered that is refused so."""
+    architecture, engine = Architecture.from_config(models()[model].config), VLLM(VLLMOptions(**asked))
+    serving = Serving.of(architecture, engine, Precision(weights="int4"), Layout(), Overhead())
+    found = serving.on(gpus()["rtx-4090"], Workload(context=8192))
+    assert (found.request_refusal is None) == (why is None)
+    assert why is None or why in str(found.request_refusal)
+    for changes in engine.remedies(found.limits, found.workload):
+        changed = found.under(engine.with_options(**changes))
+        assert changed.request_refusal is None or why is not None

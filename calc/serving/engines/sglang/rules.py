@@ -1,0 +1,73 @@
+"""Refusals of SGLang at start for flags that do not go with a model or a GPU (`arg_groups` of 0.5.23)."""
+
+from collections.abc import Iterator
+
+from calc.errors import Message, Refusal
+from calc.hardware.gpu import GPU
+from calc.model.architecture import Architecture
+from calc.serving.engines.families import class_family, families
+from calc.serving.engines.rules import compressing
+from calc.serving.engines.sglang.cache import HOPPER, UNBUFFERED, page_size
+from calc.serving.engines.sglang.options import SGLangOptions
+
+TEXT_ALONE = families("sglang", "text_alone")
+WITH_EAGLE3 = families("sglang", "with_eagle3")
+
+
+def unfit_flags(model: Architecture, options: SGLangOptions) -> Iterator[Refusal]:
+    """Flags that go with this model on no GPU (`model_hook.py`, `deepseek_v4_hook.py`)."""
+    if options.language_model_only and (family := class_family(model)) not in TEXT_ALONE:
+        sentence = "SGLang leaves the encoder out (language_model_only) of few families, and not of {family}."
+        yield Refusal(Message(sentence, family=family), "language_model_only", ["false"])
+    if options.speculative_algorithm is not None and any(compressing(model.blocks)):
+        if options.speculative_algorithm not in ("EAGLE", "NEXTN"):
+            sentence = "SGLang guesses tokens of models of the family {family} by their own layer alone (EAGLE)."
+            yield Refusal(Message(sentence, family=model.model_type), "speculative_algorithm", ["EAGLE"])
+        elif options.speculative_eagle_topk not in (None, 1):
+            sentence = "SGLang guesses one token a pass for models of the family {family}."
+            yield Refusal(Message(sentence, family=model.model_type), "speculative_eagle_topk", [1])
+    yield from unfit_strategy(model, options)
+
+
+def unfit_strategy(model: Architecture, options: SGLangOptions) -> Iterator[Refusal]:
+    """Why recurrent states are not kept so for the prefix cache (`overrides.py: _mamba_radix_cache_resolution`,
+    `mamba_hook.py`)."""
+    strategy, field = options.mamba_radix_cache_strategy, "mamba_radix_cache_strategy"
+    buffers = strategy in ("extra_buffer", "extra_buffer_lazy")
+    if buffers and not model.recurrent:
+        sentence = "mamba_radix_cache_strategy {strategy} is for recurrent states, which this model does not have."
+        yield Refusal(Message(sentence, strategy=strategy), field)
+    elif buffers and options.disable_radix_cache:
+        sentence = "mamba_radix_cache_strategy {strategy} is for the prefix cache, which disable_radix_cache turns off."
+        yield Refusal(Message(sentence, strategy=strategy), "disable_radix_cache", ["false"])
+    elif buffers and model.model_type in UNBUFFERED:
+        sentence = "SGLang has no mamba_radix_cache_strategy {strategy} for models of the family {family}."
+        yield Refusal(Message(sentence, strategy=strategy, family=model.model_type), field, ["no_buffer"])
+    unbuffered = strategy == "no_buffer" or (strategy is None and model.model_type in UNBUFFERED)
+    if model.recurrent and unbuffered and not options.disable_radix_cache and options.page_size not in (None, 1):
+        sentence = "Without buffers of states SGLang's prefix cache has pages of one token, not of {page:,}."
+        yield Refusal(Message(sentence, page=options.page_size), "page_size", [1])
+
+
+def unfit_pages(model: Architecture, gpu: GPU, options: SGLangOptions, step: int) -> Iterator[Refusal]:
+    """Pages of the cache that do not divide chunks of so many tokens (`validation_hook.py: check_server_args`), or
+    that the kernels do not read where a tree of tokens is verified (`speculative_hook.py`)."""
+    page, algorithm = page_size(model, gpu, options), options.speculative_algorithm
+    if step % page:
+        sentence = "A chunk of {tokens:,} tokens on each copy of the attention is no whole number of pages of {page:,}."
+        below = step - step % page
+        yield Refusal(Message(sentence, tokens=step, page=page), "chunked_prefill_size", [n for n in (below,) if n])
+    mixers = (mixer for block in model.blocks for mixer in block.mixers)
+    sparse = any(mixer.absorbs and getattr(mixer, "indexer", None) is not None for mixer in mixers)
+    by_ngram = algorithm == "NGRAM" and (sparse or gpu.capability == HOPPER)
+    if page > 1 and (by_ngram or (sparse and algorithm is not None and (options.speculative_eagle_topk or 1) > 1)):
+        sentence = "On {gpu}, SGLang's kernels verify no tree of tokens ({algorithm}) in pages of {page:,}."
+        yield Refusal(Message(sentence, gpu=gpu.name, algorithm=algorithm, page=page), "speculative_algorithm")
+
+
+def without_head(model: Architecture) -> Iterator[Refusal]:
+    """Why no head of EAGLE-3 reads the states of a model (`attention_backend_setup.py`: its class has no
+    `set_eagle3_layers_to_capture`)."""
+    if (family := class_family(model)) not in WITH_EAGLE3:
+        sentence = "{engine}'s class of {family} hands no states to a head of EAGLE-3."
+        yield Refusal(Message(sentence, engine="SGLang", family=family), "speculative_algorithm", ["NGRAM"])
