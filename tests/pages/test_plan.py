@@ -378,9 +378,9 @@ def test_train_says_that_weigh_has_several_gpus():
 
 @pytest.fixture
 def no_session():
-    before = session.IS_NONE.set(True)
+    before = session.PROGRAM.set(session.Program({}))
     yield
-    session.IS_NONE.reset(before)
+    session.PROGRAM.reset(before)
 
 
 def asked_on(page, **query):
