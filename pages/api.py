@@ -23,7 +23,7 @@ from calc.time import MAPPED, OperatingPoint, PlanReport, StepComparison, Traini
 from calc.time.local import LocalRun
 from pages.parts.limits import ANSWERED
 from pages.parts.state import query, session
-from pages.parts.state.compared import compared_anew, shared, step_scenario, stepped
+from pages.parts.state.compared import compared, shared, step_scenario, stepped
 from pages.parts.state.fitted import models_on, of_scenario, points_on
 from pages.parts.state.local import local_answer
 from pages.parts.state.planned import is_affordable, search_of, training_planned
@@ -318,4 +318,4 @@ def reports(scenario: Scenario) -> Reports:
         if not is_preset(other.source):
             sentence = "A model next to the first is a preset: {name} is none."
             raise ConfigError(Message(sentence, name=shown(other.source.model)), "with")
-    return Reports(reports={column.letter: sound(column.answer).report for column in compared_anew(scenario).columns})
+    return Reports(reports={column.letter: sound(column.answer).report for column in compared(scenario).columns})

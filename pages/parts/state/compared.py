@@ -4,6 +4,7 @@ order."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
@@ -18,6 +19,7 @@ from calc.time import ComparedStep, Reply, StepComparison, compared_steps
 from pages.parts.state.published import published
 from pages.parts.state.query import KEPT_STEP, Settings, decode, encode
 from pages.parts.state.scenario import LONGEST_STEP, MOST_OTHERS, Configuration, Scenario, Source, places
+from pages.parts.state.session import PROGRAM, remembered
 from pages.parts.state.url import add
 from pages.parts.state.weighed import Answer, Model, Trained, Weighed, answering, trained, weighed
 
@@ -75,28 +77,29 @@ class Compared(Weighed):
 def compared(scenario: Scenario) -> Compared:
     """All configurations, weighed; those that did not change since the last run are remembered."""
     first = weighed(scenario)
-    known: dict[Any, Column] = st.session_state.get("columns", {})
-    columns, now = [Column(LETTERS[0], first, reply=first.speed if first.error is None else None)], {}
+    columns = [Column(LETTERS[0], first, reply=answer_speed(first))]
     for letter, other in zip(LETTERS[1:], scenario.comparison.others, strict=False):
         key = other.written, scenario.serving, scenario.gpu, scenario.overhead, scenario.efficiencies
-        column = known.get(key)
-        if column is None or column.answer.error is not None:
-            answer = weighed(other.within(scenario))
-            alone = replace(answer, laid_out=None)  # the session keeps the figures alone
-            column = Column(letter, alone, other, answer.speed if answer.error is None else None)
-        now[key] = replace(column, letter=letter)
-        columns.append(now[key])
-    st.session_state.columns = now
+        answer, reply = remembered(
+            "columns",
+            key,
+            partial(figures, other.within(scenario)),
+            is_full=lambda known: len(known) > MOST_OTHERS,
+            is_kept=lambda known: known[0].error is None,
+        )
+        columns.append(Column(letter, answer, other, reply))
     return Compared(scenario, first.model, first.error, first.result, first.laid_out, tuple(columns))
 
 
-def compared_anew(scenario: Scenario) -> Compared:
-    """All configurations, weighed, which no session keeps; without how fast they answer."""
-    first = weighed(scenario)
-    others = zip(LETTERS[1:], scenario.comparison.others, strict=False)
-    columns = [Column(letter, weighed(other.within(scenario)), other) for letter, other in others]
-    with_first = (Column(LETTERS[0], first), *columns)
-    return Compared(scenario, first.model, first.error, first.result, first.laid_out, with_first)
+def figures(scenario: Scenario) -> tuple[Weighed, Reply | None]:
+    """The figures of a configuration alone, without the calculation behind them, and its speed."""
+    answer = weighed(scenario)
+    return replace(answer, laid_out=None), answer_speed(answer)
+
+
+def answer_speed(answer: Weighed) -> Reply | None:
+    """Speed of a configuration; None where it does not serve, and for a program, whose answer has none."""
+    return None if answer.error is not None or PROGRAM.get() is not None else answer.speed
 
 
 def add_current(formats: Precision) -> None:
