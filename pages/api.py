@@ -294,8 +294,7 @@ def fits(scenario: Scenario) -> FitsWhere | Roofline:
         some = ", ".join(MAPPED)
         raise ConfigError(Message("engine is one of {some} here.", some=some), "engine", MAPPED)
     if choice.view == "roofline":
-        precision = answer.model.precision(scenario.serving)
-        _, points = points_on(answer.architecture, precision, choice.card, choice.cards, choice.length, name)
+        _, points = points_on(answer, name)
         return Roofline(gpu=choice.card, passes={str(point.what): point for point in points})
     if choice.view == "models":
         fitting = models_on(choice.card, choice.cards, choice.length, name)

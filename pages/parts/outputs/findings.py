@@ -272,9 +272,8 @@ def on_all_gpus(scenario: Scenario) -> Finding | None:
         kinds, fitting = fitted.of_scenario(answer, engine)
         fits = int(np.count_nonzero(fitting.max_context.max(axis=1)))
         return concluded("{name} **fits on** {n} of {all} GPUs", name=name(answer), n=fits, all=len(kinds))
-    precision = answer.model.precision(scenario.serving)
     try:
-        _, points = fitted.points_on(answer.architecture, precision, choice.card, choice.cards, choice.length, engine)
+        _, points = fitted.points_on(answer, engine)
     except ConfigError:
         return None
     bound = words.BOUNDS[points[0].bound]
