@@ -1,5 +1,5 @@
-"""What a session remembers, so that a move that does not change a calculation does not repeat it. A program that asks
-has no session: what it remembers is gone with its question."""
+"""Memory of a session, so that a move that does not change a calculation does not repeat it. A program that asks has no
+session: its memory is gone with its question."""
 
 from collections.abc import Callable, Collection
 from contextvars import ContextVar
@@ -22,7 +22,7 @@ PROGRAM: ContextVar[Program | None] = ContextVar("program", default=None)
 
 
 def state() -> Any:
-    """What this session or program remembers, by name."""
+    """Values that this session or program remembers, by name."""
     program = PROGRAM.get()
     return st.session_state if program is None else program.state
 

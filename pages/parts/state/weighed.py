@@ -390,6 +390,5 @@ Quantized = Reported[QuantizingReport]
 @answering(Quantized)
 def quantized(scenario: Scenario, model: Model) -> Mapping[str, Any]:
     """The conversion of the model."""
-    asked = checked(scenario.quantizing)
-    name, gpus = model.identifier(scenario), scenario.chosen_gpus()
-    return {"result": quantizing_report(model.config or {}, asked, gpus=gpus, model=name)}
+    choice, name = checked(scenario.quantizing), model.identifier(scenario)
+    return {"result": quantizing_report(model.config or {}, choice, gpus=scenario.chosen_gpus(), model=name)}
