@@ -23,14 +23,14 @@ from calc.time import MAPPED, OperatingPoint, PlanReport, StepComparison, Traini
 from calc.time.local import LocalRun
 from pages.parts.limits import ANSWERED
 from pages.parts.state import query, session
-from pages.parts.state.compared import compared_anew, other_steps, shared_by
+from pages.parts.state.compared import compared, shared, step_scenario, stepped
 from pages.parts.state.fitted import models_on, of_scenario, points_on
 from pages.parts.state.local import local_answer
 from pages.parts.state.planned import is_affordable, search_of, training_planned
-from pages.parts.state.published import Published, fetched, is_preset
+from pages.parts.state.published import is_preset, published
 from pages.parts.state.query import Page, decode, place_of
-from pages.parts.state.scenario import Scenario, Source, places
-from pages.parts.state.weighed import Answer, AnswerT, Model, Reported, changed, quantized, trained, weighed
+from pages.parts.state.scenario import Scenario, places
+from pages.parts.state.weighed import AnswerT, Reported, looked, quantized, read, trained, weighed
 from pages.parts.verify.evidence import Accuracy, accuracy
 from presets import gpus, models
 
@@ -121,23 +121,23 @@ def api() -> FastAPI:
     route(app, query.MACHINE, local_files, LocalFiles, "Files of a model on a machine: what lies where, how fast.")
     route(app, query.GPUS, fits, FitsWhere | Roofline, "What fits where, in which format, how long, how fast.")
     route(app, query.COMPARE, reports, Reports, "Models next to each other: a report each.")
-    route(app, query.ACCURACY, lambda *_: accuracy(), Accuracy, "Computed figures next to those that others measured.")
+    route(app, query.ACCURACY, lambda _: accuracy(), Accuracy, "Computed figures next to those that others measured.")
     everything = Catalogue(gpus=tuple(gpus().values()))
-    route(app, query.HARDWARE, lambda *_: everything, Catalogue, "The GPUs with their sources.")
+    route(app, query.HARDWARE, lambda _: everything, Catalogue, "The GPUs with their sources.")
     together = "Several models on the same GPUs, each with its share, on one of the GPUs."
     route(app, query.TOGETHER, sharing, SharedGPUs, together)
     app.add_exception_handler(NotAsked, refused)
     return app
 
 
-def route(app: FastAPI, page: Page, answer: Callable[[Scenario, Model], BaseModel], kind: Any, summary: str) -> None:
+def route(app: FastAPI, page: Page, answer: Callable[[Scenario], BaseModel], kind: Any, summary: str) -> None:
     def answered(request: Request) -> Response:
         if not ANSWERED.allows(address(request)):
             sentence = f"{ANSWERED.most} answers a minute are the most that one address gets; wait a minute."
             return JSONResponse(Refusal(errors=[sentence]).model_dump(), 429)
-        scenario, model = question(page, request)
+        scenario = question(page, request)
         try:
-            result = answer(scenario, model)
+            result = answer(scenario)
         except ConfigError as error:
             raise NotAsked(str(error), field=error.field) from None
         text = json.dumps(result.model_dump(mode="json"), indent=1, ensure_ascii=False)
@@ -184,32 +184,25 @@ def parameter(option: Option) -> Mapping[str, Any]:
     }
 
 
-def question(page: Page, request: Request) -> tuple[Scenario, Model]:
-    """The scenario that a query means, and its model. Raises NotAsked where it would leave something out."""
-    session.IS_NONE.set(True)
+def question(page: Page, request: Request) -> Scenario:
+    """The scenario that a query means. Raises NotAsked where it would leave something out."""
+    session.PROGRAM.set(session.Program({}, address(request)))
     link = QueryParams(request.scope["query_string"])
     params = dict(link)
     for name in params:
         if (times := len(link.getlist(name))) > 1:
             raise NotAsked(f"The query says {shown(name)} {times:,} times.", field=name)
-    known: dict[str, Published] = {}
-
-    def settings(source: Source) -> Mapping[str, Any]:
-        known["about"] = fetched(source, None, address(request))
-        return known["about"].settings or {}
-
     asked_for = {name: text for name, text in params.items() if name == "v" or name not in ignored(page)}
-    scenario, problems = decode(asked_for, page, Scenario(), settings)
-    model = changed(scenario, known["about"])
-    if model.error is not None:
-        raise NotAsked(str(model.error), field=model.error.field)
+    scenario, problems = decode(asked_for, page, Scenario(), lambda source: published(source).settings or {})
+    if (error := read(scenario).error) is not None:
+        raise NotAsked(str(error), field=error.field)
     if problems:
         raise NotAsked(*map(wrong, problems))
     for name in asked_for:
         if not is_of(page, name, asked_for, scenario):
             sentence = f"The query says {name}={shown(params[name])}: it changes nothing of this answer."
             raise NotAsked(sentence, field=name)
-    return scenario, model
+    return scenario
 
 
 def is_of(page: Page, name: str, params: Mapping[str, str], scenario: Scenario) -> bool:
@@ -244,24 +237,20 @@ def sound(answer: AnswerT) -> AnswerT:
     return answer
 
 
-def reported(calculate: Callable[[Scenario, Model], Reported[Any]]) -> Callable[[Scenario, Model], BaseModel]:
+def reported(calculate: Callable[[Scenario], Reported[Any]]) -> Callable[[Scenario], BaseModel]:
     """The report of a calculation. Raises ConfigError where there is none."""
-    return lambda scenario, model: sound(calculate(scenario, model)).report
+    return lambda scenario: sound(calculate(scenario)).report
 
 
-def side_by_side(scenario: Scenario, model: Model) -> StepComparison:
-    """The step of the query first, then those of its `steps`."""
-
-    def known(source: Source) -> Published:
-        """The model of the query, a preset, or a config within the link: the Hub is asked for no further model."""
-        if source == scenario.source:
-            return model.published
-        if not is_preset(source) and source.pasted is None:
+def side_by_side(scenario: Scenario) -> StepComparison:
+    """The step of the query first, then those of its `steps`, whose models are that of the query, presets, or configs
+    within the link: the Hub is asked for no further model."""
+    for text in scenario.comparison.steps:
+        source = step_scenario(text, scenario, lambda source: {})[0].source
+        if source != scenario.source and source.pasted is None and not is_preset(source):
             sentence = "A step beside the first has its model, or a preset: {name} is none."
             raise ConfigError(Message(sentence, name=shown(source.model)), "steps")
-        return fetched(source, None, None)
-
-    answer = other_steps(scenario, trained(scenario, model), known)
+    answer = stepped(scenario)
     for _, step in answer.lettered:
         sound(step)
     if answer.comparison is None:
@@ -269,43 +258,43 @@ def side_by_side(scenario: Scenario, model: Model) -> StepComparison:
     return answer.comparison
 
 
-def sharing(scenario: Scenario, model: Model) -> SharedGPUs:
+def sharing(scenario: Scenario) -> SharedGPUs:
     """Shares of a GPU; for a stranger's question the Hub is asked about the first model alone."""
     for other in scenario.sharing.share_with:
         if other.model not in models():
             sentence = "A model next to the first is a preset: {name} is none."
             raise ConfigError(Message(sentence, name=shown(other.model)), "share_with")
-    answer = sound(shared_by(scenario, model, lambda source: fetched(source, None, None)))
+    answer = sound(shared(scenario))
     if answer.focus is None:
         raise ConfigError(Message("Models share GPUs of a kind: gpu names none."), "gpu")
     return answer.focus
 
 
-def planned_for(scenario: Scenario, model: Model) -> PlanReport | TrainingPlanReport:
+def planned_for(scenario: Scenario) -> PlanReport | TrainingPlanReport:
     """Plans of a server, or with `purpose=train` of a training run."""
     planning = scenario.planning
     if planning.purpose == "train":
-        return sound(training_planned(scenario, model)).report
+        return sound(training_planned(scenario)).report
+    model = read(scenario)
     search = search_of(scenario, model)
     plans = [plan for plan in ranked_plans(search, PLANS) if is_affordable(plan, planning.budget)]
     return report_of(search, plans, model.identifier(scenario), model.served(scenario), planning.prices)
 
 
-def local_files(scenario: Scenario, model: Model) -> LocalFiles:
-    answer = sound(local_answer(scenario, model))
+def local_files(scenario: Scenario) -> LocalFiles:
+    answer = sound(local_answer(scenario))
     files = {row.name: row.run for row in answer.files}
-    return LocalFiles(model=model.identifier(scenario), best=answer.best, files=files)
+    return LocalFiles(model=answer.model.identifier(scenario), best=answer.best, files=files)
 
 
-def fits(scenario: Scenario, model: Model) -> FitsWhere | Roofline:
+def fits(scenario: Scenario) -> FitsWhere | Roofline:
     """Figures of the link's view."""
-    choice, name, answer = scenario.hardware, scenario.serving.engine, Answer(scenario, model)
+    choice, name, answer = scenario.hardware, scenario.serving.engine, looked(scenario)
     if name not in MAPPED:
         some = ", ".join(MAPPED)
         raise ConfigError(Message("engine is one of {some} here.", some=some), "engine", MAPPED)
     if choice.view == "roofline":
-        precision = model.precision(scenario.serving)
-        _, points = points_on(answer.architecture, precision, choice.card, choice.cards, choice.length, name)
+        _, points = points_on(answer, name)
         return Roofline(gpu=choice.card, passes={str(point.what): point for point in points})
     if choice.view == "models":
         fitting = models_on(choice.card, choice.cards, choice.length, name)
@@ -322,12 +311,10 @@ def fits(scenario: Scenario, model: Model) -> FitsWhere | Roofline:
     return FitsWhere(engine=name, fits={row: formats for row, formats in rows.items() if formats})
 
 
-def reports(scenario: Scenario, model: Model) -> Reports:
+def reports(scenario: Scenario) -> Reports:
     """Reports; for a stranger's question the Hub is asked about the first model alone."""
     for other in scenario.comparison.others:
         if not is_preset(other.source):
             sentence = "A model next to the first is a preset: {name} is none."
             raise ConfigError(Message(sentence, name=shown(other.source.model)), "with")
-    return Reports(
-        reports={column.letter: sound(column.answer).report for column in compared_anew(scenario, model).columns}
-    )
+    return Reports(reports={column.letter: sound(column.answer).report for column in compared(scenario).columns})

@@ -15,7 +15,7 @@ from calc.options import made
 from calc.serving.engines import ENGINES
 from calc.text import pack, parse_config, unpack, written
 from pages.parts.outputs import scripts
-from pages.parts.state import published
+from pages.parts.state import published, session
 from pages.parts.state.query import WEIGH, decode
 from pages.parts.state.scenario import Scenario, Source
 from presets import models
@@ -130,12 +130,12 @@ def test_addresses_of_strangers_are_forgotten():
 @pytest.mark.filterwarnings("ignore")  # Streamlit's, of a session without a browser
 def test_a_session_keeps_few_characters(monkeypatch):
     """Eight models, but of long configs only so many as have so many characters together."""
-    session: dict[str, dict[object, published.Published]] = {}
-    monkeypatch.setattr(published.st, "session_state", session)
+    kept: dict[str, list[tuple[object, published.Published]]] = {}
+    monkeypatch.setattr(session, "state", lambda: kept)
     for number in range(6):
         config = {"model_type": "llama", "note": f"{number}{'x' * 1_500_000}"}
         assert published.published(Source(pasted=config)).config == config
-    assert len(session["published"]) == 2
+    assert len(kept["published"]) == 2
     for number in range(20):
         published.published(Source(pasted={"model_type": "llama", "vocab_size": 1000 + number}))
-    assert len(session["published"]) == 8
+    assert len(kept["published"]) == 8

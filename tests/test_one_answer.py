@@ -32,10 +32,10 @@ from pages.parts.outputs import cards, findings
 from pages.parts.outputs.preview import headline
 from pages.parts.state import session
 from pages.parts.state.planned import planned, weigh
-from pages.parts.state.published import fetched
+from pages.parts.state.published import published
 from pages.parts.state.query import PLAN, WEIGH, decode, encode
 from pages.parts.state.scenario import PlanChoice, Scenario
-from pages.parts.state.weighed import changed, weighed
+from pages.parts.state.weighed import weighed
 from presets import gpus, models
 from tests.drawn import flags, served
 from tests.structures import architectures, generating
@@ -62,20 +62,12 @@ def drawn(few, many, *strategies):
 
 def without_session(check):
     """Run a check as programs ask: nothing is remembered. What it sets of languages and sessions is its context's."""
-    session.IS_NONE.set(True)
+    session.PROGRAM.set(session.Program({}))
     check()
 
 
-def answer(scenario):
-    return weighed(scenario, model(scenario))
-
-
-def model(scenario):
-    return changed(scenario, fetched(scenario.source, None, None))
-
-
 def decoded(params, page):
-    return decode(params, page, Scenario(), lambda source: fetched(source, None, None).settings or {})
+    return decode(params, page, Scenario(), lambda source: published(source).settings or {})
 
 
 def words_of(fields, usual):
@@ -130,7 +122,7 @@ def numbers(text):
 @drawn(4, 300, served())
 def test_every_door_gives_the_same_report(scenario):
     """Link, address for programs, command line and page."""
-    params, page = encode(scenario, WEIGH), answer(scenario)
+    params, page = encode(scenario, WEIGH), weighed(scenario)
     assert decoded(params, WEIGH) == (scenario, [])
     status, out, err = printed([*command_line(scenario), *of_load(scenario), "--json"])
     response = CLIENT.get(f"/report?{urlencode(params)}")
@@ -159,7 +151,7 @@ VERBS = {
 @drawn(4, 120, served())
 def test_a_page_says_the_verdict_in_every_language(scenario):
     """Title, preview of the link, figures and cards."""
-    page = answer(scenario)
+    page = weighed(scenario)
     titles = in_each_language(lambda: findings.title(page, WEIGH))
     for language, title in zip(words.LANGUAGES, titles, strict=True):
         assert headline(WEIGH, encode(scenario, WEIGH) | {"lang": language}) == title
@@ -182,7 +174,7 @@ def test_a_page_says_the_verdict_in_every_language(scenario):
 def test_a_verdict_keeps_its_promises(scenario):
     """The largest batch and context fit, and one more does not; its flags, its layout of the fewest GPUs and each lever
     lead to a model that fits, with the headroom that was promised."""
-    page = answer(scenario)
+    page = weighed(scenario)
     assume(page.error is None)
     choice, stored = scenario.serving, page.model.published.stored
     engine, work, verdict = choice.started(), page.report.scenario.workload, page.report.verdicts[0]
@@ -260,7 +252,7 @@ def test_a_plan_is_what_weigh_says_of_it(scenario, needs):
     for first in plans[:2]:
         opened = weigh(page, first)
         assert decoded(encode(opened, WEIGH), WEIGH)[0].serving == opened.serving
-        there = answer(opened)
+        there = weighed(opened)
         (verdict,) = there.report.verdicts
         assert (verdict.verdict, verdict.flags, verdict.max_batch) == ("fits", (), first.capacity)
         assert verdict.spare / 2**30 == first.headroom_gib

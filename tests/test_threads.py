@@ -113,7 +113,7 @@ class Doors:
 
     def verified(self):
         printed = read_printed((EXAMPLES / "printed.txt").read_text(encoding="utf-8"))
-        yield printed.shapes(), [str(sentence) for sentence in printed.unseen]
+        yield printed.shapes, [str(sentence) for sentence in printed.unseen]
         index = read_safetensors((EXAMPLES / "model.safetensors.index.json").read_bytes())
         yield compare(Architecture.from_config(models()["google/gemma-2b"].config), index).model_dump()
         yield read_log((EXAMPLES / "startup.log").read_text(encoding="utf-8")).model_dump()

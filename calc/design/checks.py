@@ -1,7 +1,6 @@
 """Checks of a design's sizes against hardware, formats and engines, each with its reason and its source."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from calc.design.standing import Proportions, of_this_size, percentile, quartiles
 from calc.errors import Frozen, Message
@@ -43,7 +42,8 @@ def checks(
     """All that apply, those that cost something first."""
     rows = [
         tensor_cores(architecture, layout.tp),
-        *blocks(architecture, layout.tp),
+        blocks(architecture, layout.tp),
+        super_blocks(architecture),
         ranks(architecture),
         *copied_heads(architecture, layout.tp),
         vocabulary(architecture),
@@ -93,52 +93,45 @@ def tensor_cores(architecture: Architecture, tp: int) -> Check:
         "next. Below 16 bytes, 8 elements, older GPUs do not use them."
     )
     every = matrices(architecture, tp)
-    if odd := [row for row in every if any(side % LEAST for side in row[1])]:
-        what = Message("Sides that are no multiple of {n}: {names}.", n=LEAST, names=named(odd))
-        return Check(good=False, what=what, why=why, source=NVIDIA)
-    if odd := [row for row in every if any(side % LINE for side in row[1])]:
-        what = Message("Sides that are no multiple of {n}: {names}.", n=LINE, names=named(odd))
-        return Check(good=False, what=what, why=why, source=NVIDIA)
+    for n in (LEAST, LINE):
+        if odd := [row for row in every if any(side % n for side in row[1])]:
+            what = Message("Sides that are no multiple of {n}: {names}.", n=n, names=named(odd))
+            return Check(good=False, what=what, why=why, source=NVIDIA)
     what = Message("Every side of every matrix is a multiple of {n}.", n=LINE)
     return Check(good=True, what=what, why=why, source=NVIDIA)
 
 
-def blocks(architecture: Architecture, tp: int) -> Iterator[Check]:
-    """Sides as formats of weights cut them."""
-    every = matrices(architecture, tp)
-    source = "https://arxiv.org/abs/2412.19437"
+def blocks(architecture: Architecture, tp: int) -> Check:
+    """Sides as blocks of fp8 and groups of 4 bits cut them."""
+    what = Message("Blocks and groups of {n} end with every matrix.", n=GROUP)
+    if odd := [row for row in matrices(architecture, tp) if any(side % GROUP for side in row[1])]:
+        what = Message("Blocks of {n} do not end with: {names}.", n=GROUP, names=named(odd))
     why = Message(
         "FP8 has blocks of 128 × 128 (DeepSeek-V3 section 3.3), AWQ and GPTQ have groups of 128 inputs. Engines "
         "refuse a tensor-parallel shard that cuts through one."
     )
-    if odd := [row for row in every if any(side % GROUP for side in row[1])]:
-        what = Message("Blocks of {n} do not end with: {names}.", n=GROUP, names=named(odd))
-        yield Check(good=False, what=what, why=why, source=source)
-    else:
-        what = Message("Blocks and groups of {n} end with every matrix.", n=GROUP)
-        yield Check(good=True, what=what, why=why, source=source)
-    source = "https://github.com/ggml-org/llama.cpp/pull/1684"
+    return Check(good=not odd, what=what, why=why, source="https://arxiv.org/abs/2412.19437")
+
+
+def super_blocks(architecture: Architecture) -> Check:
+    """Inputs as llama.cpp's K-quants cut them."""
+    what = Message("K-quants divide the inputs of every matrix.")
+    if odd := [row for row in matrices(architecture, 1) if row[1][1] % SUPER_BLOCK]:
+        what = Message("K-quants do not divide the inputs of: {names}.", names=named(odd))
     why = Message(
         "A super-block of llama.cpp's K-quants has 256 inputs. Where they do not divide a matrix it is stored in a "
         "type with blocks of 32, which is larger or less exact."
     )
-    whole = matrices(architecture, 1)
-    if odd := [row for row in whole if row[1][1] % SUPER_BLOCK]:
-        what = Message("K-quants do not divide the inputs of: {names}.", names=named(odd))
-        yield Check(good=False, what=what, why=why, source=source)
-    else:
-        yield Check(good=True, what=Message("K-quants divide the inputs of every matrix."), why=why, source=source)
+    return Check(good=not odd, what=what, why=why, source="https://github.com/ggml-org/llama.cpp/pull/1684")
 
 
 def ranks(architecture: Architecture) -> Check:
     """The usual degrees of tensor parallelism."""
+    refusals = (undivided(architecture, tp, tp) for tp in DEGREES)
+    refused = next((refusal for refusal in refusals if refusal is not None), None)
+    what = Message("TP 2, 4 and 8 divide heads and columns evenly.") if refused is None else refused
     why = Message("Every rank takes whole heads and equal columns of the feed-forward (Megatron-LM section 3).")
-    source = "https://arxiv.org/abs/1909.08053"
-    for tp in DEGREES:
-        refused = undivided(architecture, tp, tp)
-        if refused is not None:
-            return Check(good=False, what=refused, why=why, source=source)
-    return Check(good=True, what=Message("TP 2, 4 and 8 divide heads and columns evenly."), why=why, source=source)
+    return Check(good=refused is None, what=what, why=why, source="https://arxiv.org/abs/1909.08053")
 
 
 def copied_heads(architecture: Architecture, tp: int) -> Iterator[Check]:
@@ -166,55 +159,46 @@ def copied_heads(architecture: Architecture, tp: int) -> Iterator[Check]:
 def vocabulary(architecture: Architecture) -> Check:
     """Rows of the embedding and the output head."""
     padded = -(-architecture.vocab // VOCAB) * VOCAB
+    more = (padded - architecture.vocab) * (1 if architecture.tied else 2)
+    what = Message("The vocabulary of {n:,} is a multiple of {of}.", n=padded, of=VOCAB)
+    if more:
+        what = Message(
+            "The vocabulary of {n:,} is no multiple of {of}: padded to {padded:,} it has {more:,} parameters more.",
+            n=architecture.vocab,
+            of=VOCAB,
+            padded=padded,
+            more=more * (architecture.d_embedding or architecture.hidden),
+        )
     why = Message(
         "The output head is the widest matrix of a pass. Engines pad it to a multiple of 64 for their ranks, trainers "
         "such as Megatron-LM to 128."
     )
     source = "https://docs.nvidia.com/deeplearning/performance/dl-performance-fully-connected/index.html"
-    if padded == architecture.vocab:
-        what = Message("The vocabulary of {n:,} is a multiple of {of}.", n=padded, of=VOCAB)
-        return Check(good=True, what=what, why=why, source=source)
-    tables = 1 if architecture.tied else 2
-    what = Message(
-        "The vocabulary of {n:,} is no multiple of {of}: padded to {padded:,} it has {more:,} parameters more.",
-        n=architecture.vocab,
-        of=VOCAB,
-        padded=padded,
-        more=tables * (padded - architecture.vocab) * (architecture.d_embedding or architecture.hidden),
-    )
-    return Check(good=False, what=what, why=why, source=source)
+    return Check(good=not more, what=what, why=why, source=source)
 
 
 def head_width(architecture: Architecture) -> Iterator[Check]:
     """Widths of heads that kernels are made for."""
     heads = {mixer.head_width for block in architecture.all_blocks for mixer in block.attentions}
-    widths = {width for width in heads if width is not None}
     why = Message(
         "Attention kernels are made for a few widths of a head, and others take the next larger one's time. "
         "FlashAttention ends at 256."
     )
-    source = "https://arxiv.org/abs/2307.08691"
-    for width in sorted(widths):
-        if width in HEAD_WIDTHS:
-            what = Message("Heads are {n} wide, as kernels like them.", n=width)
-            yield Check(good=True, what=what, why=why, source=source)
-        else:
+    for width in sorted(width for width in heads if width is not None):
+        good = width in HEAD_WIDTHS
+        what = Message("Heads are {n} wide, as kernels like them.", n=width)
+        if not good:
             what = Message("Heads are {n} wide; kernels are made for 64, 128 and 256.", n=width)
-            yield Check(good=False, what=what, why=why, source=source)
+        yield Check(good=good, what=what, why=why, source="https://arxiv.org/abs/2307.08691")
 
 
 def experts(architecture: Architecture) -> Iterator[Check]:
     """Routed experts over the GPUs of a node."""
-    counts = {moe.n_experts for moe in architecture.experts}
     why = Message("Expert parallelism gives every GPU as many experts; with a rest some GPUs hold and do more.")
-    for n in sorted(counts):
-        even = n % 8 == 0
-        what = (
-            Message("{n:,} experts divide over 8 GPUs.", n=n)
-            if even
-            else Message("{n:,} experts do not divide over 8 GPUs.", n=n)
-        )
-        yield Check(good=even, what=what, why=why, source="https://arxiv.org/abs/2006.16668")
+    for n in sorted({moe.n_experts for moe in architecture.experts}):
+        template = "{n:,} experts divide over 8 GPUs." if n % 8 == 0 else "{n:,} experts do not divide over 8 GPUs."
+        what = Message(template, n=n)
+        yield Check(good=n % 8 == 0, what=what, why=why, source="https://arxiv.org/abs/2006.16668")
 
 
 def feed_forward(own: Proportions, published: Sequence[Proportions]) -> Iterator[Check]:
@@ -223,38 +207,32 @@ def feed_forward(own: Proportions, published: Sequence[Proportions]) -> Iterator
     if own.ffn is None or not others:
         return
     low, high = quartiles(others)
-    values: dict[str, Any] = {"own": own.ffn, "low": low, "high": high}
-    if low <= own.ffn <= high:
-        what = Message(
-            "The feed-forward is {own:.2f} times the hidden size; half of published models lie in {low:.2f} to "
-            "{high:.2f}.",
-            **values,
-        )
-    else:
-        what = Message(
-            "The feed-forward is {own:.2f} times the hidden size, outside of the {low:.2f} to {high:.2f} of half of "
-            "published models.",
-            **values,
-        )
-    why = (
-        Message("A gate makes a third matrix: 8/3 of the hidden size has as many parameters as 4 without one.")
-        if own.gated
-        else Message("Without a gate, 4 times the hidden size is the Transformer's own.")
+    good = low <= own.ffn <= high
+    template = (
+        "The feed-forward is {own:.2f} times the hidden size, outside of the {low:.2f} to {high:.2f} of half of "
+        "published models."
     )
-    source = "https://arxiv.org/abs/2002.05202" if own.gated else "https://arxiv.org/abs/1706.03762"
-    yield Check(good=low <= own.ffn <= high, what=what, why=why, source=source)
+    if good:
+        template = (
+            "The feed-forward is {own:.2f} times the hidden size; half of published models lie in {low:.2f} to "
+            "{high:.2f}."
+        )
+    why, source = Message("Without a gate, 4 times the hidden size is the Transformer's own."), "1706.03762"
+    if own.gated:
+        why = Message("A gate makes a third matrix: 8/3 of the hidden size has as many parameters as 4 without one.")
+        source = "2002.05202"
+    what = Message(template, own=own.ffn, low=low, high=high)
+    yield Check(good=good, what=what, why=why, source=f"https://arxiv.org/abs/{source}")
 
 
 def depth(own: Proportions, published: Sequence[Proportions]) -> Check:
     """Width over depth, against published models of its size."""
     peers = of_this_size(own, published)
     share = percentile(own.aspect, (other.aspect for other in peers))
-    values: dict[str, Any] = {"own": own.aspect, "share": share, "n": len(peers)}
-    good = not peers or 0.1 <= share <= 0.9
     template = "Hidden size over layers is {own:.0f}: wider than {share:.0%} of {n} published models of this size."
     return Check(
-        good=good,
-        what=Message(template, **values),
+        good=not peers or 0.1 <= share <= 0.9,
+        what=Message(template, own=own.aspect, share=share, n=len(peers)),
         why=Message(
             "At the same size the loss changes little over a wide range of shapes (section 3.1); deep and narrow "
             "models are slower, for layers follow one another."

@@ -282,7 +282,6 @@ def settings_of(rank: Architecture, scenario: TrainingScenario, *, single: bool)
         keeps_gradients=layout.gathered_by_fsdp(recipe)
         or not (recipe.buffers or work.accumulation > 1 or work.optimizer_in_backward),
         ep=layout.ep,
-        expert_spread=layout.tp // layout.slices,
         single=single,
     )
 

@@ -182,7 +182,7 @@ def router_logits(t: Modules, moe: MoE, x: Tracked, width: int) -> Tracked:
 @scoped
 def experts(t: Modules, moe: MoE, x: Tracked, weights: Tracked, indices: Tracked) -> Tracked:
     """Copies of each token through gate and up, activation, down; then weighted and put back in order."""
-    k, columns, expert = -(-moe.top_k // t.settings.expert_spread), x.columns, moe.expert
+    k, columns, expert = moe.top_k, x.columns, moe.expert
     parts = 2 if expert.gated else 1
     down, up = adapters(t, moe, columns, parts)
     for factor in (*(down or ()), *(up or ())):

@@ -59,7 +59,6 @@ class Settings:
     gathers: bool  # and between matrices each rank has its part of the tokens (sequence parallel)
     keeps_gradients: bool  # False: they are added into what is held elsewhere, or used at once
     ep: int  # ranks that share the routed experts
-    expert_spread: int  # tensor-parallel ranks that hold different ones, and share the copies of tokens
     single: bool  # one sequence: a reshape of its heads is a view, where it is a copy for several
     records: bool = True  # False: under torch.no_grad, which saves nothing
     reads_table: bool = True  # False: the head has a weight of its own, and the embedding's has no second gradient
@@ -92,7 +91,6 @@ class Settings:
             recompute_scores=False,
             reentrant=False,
             ep=1,
-            expert_spread=1,
         )
 
     @cached_property

@@ -1,4 +1,4 @@
-"""The text of `print(model)` in PyTorch, as a tree of modules and as a list of tensors to compare with ours.
+"""The text of `print(model)` in PyTorch, as a tree of modules and as a checkpoint to compare with ours.
 
 A module prints as `Kind(what it says of itself)`; one that has parts as `Kind(`, a line `(name): ...` for each part,
 and `)`; equal neighbours in a list once, as `(0-27): 28 x Kind(...)` (`__repr__` of torch.nn.Module and ModuleList).
@@ -12,11 +12,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
 from math import prod
+from typing import NamedTuple
 
-from calc.errors import ConfigError, Frozen, Message, shown
+from calc.errors import ConfigError, Message, shown
 from calc.families.fields import MAX_SIZE
 from calc.model.tensor import Shape, Shapes
-from calc.verify.checkpoint import MAX_TENSORS
+from calc.verify.checkpoint import MAX_TENSORS, Checkpoint, Stored
 
 MAX_CHARACTERS = 1_000_000  # 60 layers, each unlike the one before, print a tenth of it
 MAX_DEPTH = 100
@@ -225,23 +226,14 @@ ALWAYS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PrintedTensor:
+class PrintedTensor(NamedTuple):
     """One weight that a print-out shows, with everywhere that it repeats."""
 
     name: str
     """Checkpoint name; `{}` stands for each index that repeats."""
     shape: Shape
-    repeats: Repeats = ()
+    repeats: Repeats
     """First and last index for each `{}`."""
-
-    @property
-    def count(self) -> int:
-        return times(self.repeats)
-
-    @property
-    def parameters(self) -> int:
-        return prod(self.shape) * self.count
 
     def names(self) -> Iterator[str]:
         """The name of each occurrence, as the checkpoint has it."""
@@ -249,27 +241,9 @@ class PrintedTensor:
             yield self.name.format(*indices)
 
 
-class Printed(Frozen):
-    """Tensors that a print-out of a model shows, and sentences on those that it can't."""
-
-    kind: str
-    """Class of the whole, `Qwen3ForCausalLM`; empty where only parts of it were given."""
-    tensors: tuple[PrintedTensor, ...]
-    """Tensors in the order printed. A module that is used in several places is printed, and counted, at each."""
-    unseen: tuple[Message, ...]
-    """Sentences on tensors that the list may lack or hold twice."""
-
-    @property
-    def parameters(self) -> int:
-        return sum(tensor.parameters for tensor in self.tensors)
-
-    def shapes(self) -> Shapes:
-        """The shape of each tensor by its checkpoint name, repeated ones written out."""
-        return {name: tensor.shape for tensor in self.tensors for name in tensor.names()}
-
-
-def read_printed(text: str) -> Printed:
-    """The tensors that `print(model)` shows, which may stand in a longer log. Raises ConfigError."""
+def read_printed(text: str) -> Checkpoint:
+    """The tensors that `print(model)` shows, in the order printed, and sentences on those that they may lack or hold
+    twice. It may stand in a longer log; a module that is used in several places counts at each. Raises ConfigError."""
     root, rest = module_tree(text)
     modules = list(root.within())
     tensors: list[PrintedTensor] = []
@@ -282,12 +256,13 @@ def read_printed(text: str) -> Printed:
     if most > 1:
         sentence = "{name} is printed twice; each part of a module has its own name."
         raise ConfigError(Message(sentence, name=shown(spoken(name, repeats))))
-    if (count := sum(tensor.count for tensor in tensors)) > MAX_TENSORS:
+    if (count := sum(times(tensor.repeats) for tensor in tensors)) > MAX_TENSORS:
         written = f"{count:,}" if count < 10**15 else Message("far too many")
         sentence = "This print-out stands for {written} tensors; a model has at most {most:,}."
         raise ConfigError(Message(sentence, written=written, most=MAX_TENSORS))
     unseen = (*_missing(sizeless), *_assumed(modules), *_left_out(modules, rest), *ALWAYS)
-    return Printed(kind=root.kind, tensors=tuple(tensors), unseen=unseen)
+    rows = {name: Stored(None, tensor.shape, None) for tensor in tensors for name in tensor.names()}
+    return Checkpoint.model_construct(tensors=rows, total_bytes=None, unseen=unseen)
 
 
 def _collect(module: Module, tensors: list[PrintedTensor]) -> list[Module]:

@@ -42,9 +42,8 @@ from pages.parts.limits import Visitors
 from pages.parts.operations import Headers
 from pages.parts.outputs import scripts
 from pages.parts.outputs.preview import PLACE, Addresses
-from pages.parts.state.compared import other_steps
+from pages.parts.state.compared import stepped
 from pages.parts.state.planned import planned
-from pages.parts.state.published import fetched
 from pages.parts.state.query import PAGES, decode
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.weighed import trained, weighed
@@ -90,7 +89,7 @@ def read_link(value: tuple[str, dict[str, str]]) -> ConfigError | None:
     if path == "plan":
         answer: Any = planned(scenario)
     elif path == "steps":
-        answer = other_steps(scenario, trained(scenario), lambda source: fetched(source, None, None))
+        answer = stepped(scenario)
         sentences(other.error for other in answer.others if other.error is not None)
     else:
         answer = trained(scenario) if path == "train" else weighed(scenario)

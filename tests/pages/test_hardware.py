@@ -12,9 +12,8 @@ from calc.time.time_report import operating_points
 from pages.parts.outputs import charts
 from pages.parts.outputs import fitted as map_of_rows
 from pages.parts.state import fitted, query
-from pages.parts.state.published import fetched
 from pages.parts.state.scenario import Scenario
-from pages.parts.state.weighed import Answer, changed, weighed
+from pages.parts.state.weighed import looked, weighed
 from presets import gpus, models
 from tests.pages.app import charts as drawn
 from tests.pages.app import finding, opened, page, rows, run, script, texts
@@ -163,14 +162,13 @@ def test_a_row_of_the_map_is_weighed_as_the_map_has_it(model, gpu, cards, length
     link = {"model": model, "view": "formats", "cards": cards, "length": length}
     on_weigh, _ = query.decode({"model": model, **left}, query.WEIGH, Scenario(), lambda _: {})
     scenario, _ = query.decode(link, query.GPUS, on_weigh, lambda _: {})
-    chosen = changed(scenario, fetched(scenario.source, None, None))
-    _, found = fitted.of_scenario(Answer(scenario, chosen), "vllm")
+    _, found = fitted.of_scenario(looked(scenario), "vllm")
     row, clicked = found.names.index(gpu), {}
     monkeypatch.setattr(map_of_rows, "change", clicked.update)
     map_of_rows.taken(scenario, found, row, "formats")
     opened_link = query.encode(scenario.model_copy(update=clicked), query.WEIGH)
     after, problems = query.decode(opened_link, query.WEIGH, Scenario(), lambda _: {})
-    answer = weighed(after, chosen)
+    answer = weighed(after)
     (verdict,) = answer.report.verdicts
     form = found.formats.index(answer.report.scenario.precision.weights)
     assert (problems, verdict.verdict, verdict.max_context) == ([], "fits", found.max_context[row, form])

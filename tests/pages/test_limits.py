@@ -80,10 +80,11 @@ def test_sessions_of_one_address(monkeypatch):
 def test_look_ups_at_the_hub_for_one_address(monkeypatch):
     asked = []
     monkeypatch.setattr(published, "LOOKED_UP", PerMinute(1))
+    monkeypatch.setattr(published, "address", lambda: READER)
     monkeypatch.setattr(published.hub, "fetch", lambda *question: asked.append(question) or 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        published.of_hub(Source(model="a/b"), None, READER)
-    refused = published.of_hub(Source(model="a/c"), None, READER)
+        published.of_hub(Source(model="a/b"))
+    refused = published.of_hub(Source(model="a/c"))
     assert isinstance(refused.error, ConfigError)
     assert "1 models a minute" in str(refused.error)
     assert len(asked) == 1

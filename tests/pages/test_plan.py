@@ -18,7 +18,7 @@ from cli import main
 from pages.api import api
 from pages.parts.state import query as query_of
 from pages.parts.state import session
-from pages.parts.state.compared import compared_anew
+from pages.parts.state.compared import compared
 from pages.parts.state.planned import as_step, planned, training_planned, weigh
 from pages.parts.state.query import decode, encode
 from pages.parts.state.scenario import Scenario
@@ -378,9 +378,9 @@ def test_train_says_that_weigh_has_several_gpus():
 
 @pytest.fixture
 def no_session():
-    before = session.IS_NONE.set(True)
+    before = session.PROGRAM.set(session.Program({}))
     yield
-    session.IS_NONE.reset(before)
+    session.PROGRAM.reset(before)
 
 
 def asked_on(page, **query):
@@ -402,7 +402,7 @@ def test_a_plan_opens_with_its_nodes():
         assert opened_on_weigh.scenario.efficiencies.node == node
         rates.append(opened_on_weigh.speed.tokens_per_s_per_user.expected)
         assert rates[-1] == pytest.approx(best.tokens_per_s_per_user, rel=1e-6)
-        assert compared_anew(there).speed == opened_on_weigh.speed
+        assert compared(there).speed == opened_on_weigh.speed
     assert rates[0] < 0.6 * rates[1]
 
 

@@ -100,11 +100,15 @@ def pages(serving: Serving, ours: Report) -> Pages:
     return Pages(serving, workload.context, tuple(sorted(cases, key=lambda case: len(case.flags))))
 
 
-def cache_rows(log: Log, cache: Pages, ours: Report) -> Iterator[Difference]:
-    if log.kv_bytes and log.kv_bytes > 0 and log.kv_tokens:
+def cache_rows(log: Log, cache: Pages) -> Iterator[Difference]:
+    """All that the log says of its cache; nothing where the engine has none in pages."""
+    if not cache.cases:
+        return
+    has_bytes = log.kv_bytes is not None and log.kv_bytes > 0
+    if has_bytes and log.kv_tokens:
         if cache.whole:
-            yield from _per_token(log, log.kv_bytes, log.kv_tokens, cache, ours)
-        elif log.engine in LOGS:  # of one kind of layer, or, of vLLM since 0.21, the requests times their length
+            yield from _per_token(log, log.kv_bytes or 0, log.kv_tokens, cache)
+        else:  # of one kind of layer, or, of vLLM since 0.21, the requests times their length
             yield held_in_pages(
                 "tokens",
                 log.kv_tokens,
@@ -121,6 +125,32 @@ def cache_rows(log: Log, cache: Pages, ours: Report) -> Iterator[Difference]:
         yield _single_request(log.kv_needed, cache)
     if log.concurrency and log.concurrency_length == cache.length and log.kv_tokens:
         yield _concurrency(log.concurrency, log.kv_tokens, block_size(log, cache), cache)
+    if has_bytes and log.estimated_max_model_len is not None:
+        yield _max_length(log, log.estimated_max_model_len, cache)
+    if has_bytes and log.state_blocks is not None:
+        yield held_in_pages(
+            "state blocks",
+            log.state_blocks,
+            log,
+            cache,
+            blocks_of,
+            "{pages} the log's {size:.2f} GiB of cache are {span} blocks; its {stated:,} are within the range.",
+            "{pages} the log's {size:.2f} GiB of cache are {span} blocks, but it has {stated:,}: another version, "
+            "cache format, layout or model than ours.",
+        )
+    if (stated := log.attention_block) is not None:  # tokens whose keys and values take as much as a recurrent state
+        sizes = [case.pool.block_size(cache.length) for case in cache.cases]
+        ours = min(sizes, key=lambda size: abs(size - stated))
+        yield compared(
+            "attention block",
+            stated,
+            ours,
+            "A block of attention has {tokens:,} tokens in both.",
+            "A block of attention has {stated:,} tokens in the log and {ours:,} in ours: another cache format, layout, "
+            "draft or model than ours.",
+            {"tokens": stated, "ours": ours},
+            agrees=ours == stated,
+        )
 
 
 def rounding_of(log: Log) -> int:
@@ -133,29 +163,29 @@ def block_size(log: Log, cache: Pages) -> int:
     return log.settings.block_size or (64 if cache.latent else cache.cases[0].pool.block_size(cache.length))
 
 
-def _per_token(log: Log, kv_bytes: int, tokens: int, cache: Pages, ours: Report) -> Iterator[Difference]:
+def _per_token(log: Log, kv_bytes: int, tokens: int, cache: Pages) -> Iterator[Difference]:
     """Bytes per token, and the tokens that the log's bytes hold at ours. A cache has whole blocks."""
     size, block = cache.token, block_size(log, cache)
     rounding = rounding_of(log)
     low, high = (kv_bytes - rounding) / (tokens + block) / size, (kv_bytes + rounding) / tokens / size
-    stated, hold = round(kv_bytes / tokens), kv_bytes // size // block * block
+    agrees, hold = low <= 1 <= high, kv_bytes // size // block * block
     yield compared(
         "bytes per token",
-        stated,
+        round(kv_bytes / tokens),
         size,
         "The cache takes {bytes:,} bytes a token and rank in both.",
         "Bytes per token and rank: {stated:,} in the log, {computed:,} ours: {why}.",
-        {"bytes": size, "computed": size, "stated": stated, "why": _why_per_token(low, high, cache, ours)},
-        agrees=low <= 1 <= high,
+        {"bytes": size, "computed": size, "why": _why_per_token(low, high, cache)},
+        agrees=agrees,
     )
     sentence = "At our bytes per token the log's {size:.2f} GiB of cache hold {tokens:,} tokens."
     values = {"size": kv_bytes / GIB, "tokens": hold}
-    yield compared("tokens", tokens, hold, sentence, sentence, values, agrees=low <= 1 <= high)
+    yield compared("tokens", tokens, hold, sentence, sentence, values, agrees=agrees)
 
 
-def _why_per_token(low: float, high: float, cache: Pages, ours: Report) -> Message:
+def _why_per_token(low: float, high: float, cache: Pages) -> Message:
     """Why the log's bytes per token are between `low` and `high` times ours."""
-    layers, layout, latent = cache.architecture.num_layers, ours.scenario.layout, cache.latent
+    layers, layout, latent = cache.architecture.num_layers, cache.serving.layout, cache.latent
     ranks = next((n for n in range(2, layout.tp + 1) if latent and low <= 1 / n <= high), None)
     if latent and low <= 640 / 576 <= high:
         return Message("vLLM before 0.8 pads the latent to 640 elements a layer")
@@ -164,9 +194,9 @@ def _why_per_token(low: float, high: float, cache: Pages, ours: Report) -> Messa
     if ranks is not None:
         return Message("the tokens of {ranks} ranks are counted together (decode context parallel)", ranks=ranks)
     if low <= 2 <= high:
-        return Message("the log's cache has twice the bits of our {format}", format=ours.scenario.precision.kv)
+        return Message("the log's cache has twice the bits of our {format}", format=cache.serving.precision.kv)
     if low <= 0.5 <= high:
-        return Message("the log's cache has half the bits of our {format}", format=ours.scenario.precision.kv)
+        return Message("the log's cache has half the bits of our {format}", format=cache.serving.precision.kv)
     if layout.gpus > 1 and low > 1:
         return Message(
             "the tokens are those of the rank with the most memory in use, and the bytes may be those of a rank with "
@@ -260,39 +290,8 @@ def held_in_pages(
     if case.flags:
         flags = " ".join(case.flags)
         pages = Message("In {engine}'s pages with {flags}", engine=cache.serving.engine.title, flags=flags)
-    values = {"pages": pages, "size": nbytes / GIB, "span": span(low, high), "tokens": stated, "stated": stated}
+    values = {"pages": pages, "size": nbytes / GIB, "span": span(low, high), "tokens": stated}
     return in_range(term, stated, (low, count(case, nbytes), high), agree, differ, values)
-
-
-def refused_rows(log: Log, cache: Pages) -> Iterator[Difference]:
-    """The longest request, the blocks for recurrent states, and the tokens of a block of attention."""
-    if log.kv_bytes is not None and log.kv_bytes > 0:
-        if log.estimated_max_model_len is not None:
-            yield _max_length(log, log.estimated_max_model_len, cache)
-        if log.state_blocks is not None:
-            yield held_in_pages(
-                "state blocks",
-                log.state_blocks,
-                log,
-                cache,
-                blocks_of,
-                "{pages} the log's {size:.2f} GiB of cache are {span} blocks; its {stated:,} are within the range.",
-                "{pages} the log's {size:.2f} GiB of cache are {span} blocks, but it has {stated:,}: another version, "
-                "cache format, layout or model than ours.",
-            )
-    if (stated := log.attention_block) is not None:  # tokens whose keys and values take as much as a recurrent state
-        sizes = [case.pool.block_size(cache.length) for case in cache.cases]
-        ours = min(sizes, key=lambda size: abs(size - stated))
-        yield compared(
-            "attention block",
-            stated,
-            ours,
-            "A block of attention has {tokens:,} tokens in both.",
-            "A block of attention has {stated:,} tokens in the log and {ours:,} in ours: another cache format, layout, "
-            "draft or model than ours.",
-            {"tokens": stated, "stated": stated, "ours": ours},
-            agrees=ours == stated,
-        )
 
 
 def blocks_of(case: Case, nbytes: int) -> int:

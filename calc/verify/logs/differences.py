@@ -1,18 +1,18 @@
 """A log's figures against ours."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from calc.errors import Message
 from calc.formats import FLOATS
 from calc.hardware.overhead import Overhead
 from calc.model.architecture import Architecture
-from calc.serving.engines import LOGS, StartupLog
+from calc.serving.engines import LOGS, Engine, StartupLog
 from calc.serving.engines.sizes import LoadedWeights
 from calc.serving.memory import KVBudget, Serving
 from calc.serving.report import Report
 from calc.units import GIB, hundredths
-from calc.verify.logs.cached import cache_rows, pages, refused_rows
+from calc.verify.logs.cached import cache_rows, pages
 from calc.verify.logs.log import CLOSE, ROUNDING, Difference, Log, compared, in_range
 from calc.verify.logs.log_weighing import engine_for
 from calc.verify.logs.out_of_memory import OutOfMemory
@@ -25,7 +25,20 @@ FOLLOWS = ("tokens", "max length", "state blocks", "concurrency", "KV budget", "
 
 def differences(log: Log, architecture: Architecture, ours: Report) -> tuple[Difference, ...]:
     """Every term that the log states and we compute."""
-    return tuple(_rows(log, architecture, ours))
+    known, scenario = LOGS.get(log.engine), ours.scenario
+    if known is None:  # a message of PyTorch alone
+        return () if log.out_of_memory is None else tuple(_memory(log.out_of_memory, ours))
+    engine = engine_for(log, architecture, scenario.precision, scenario.layout)
+    serving = Serving.of(architecture, engine, scenario.precision, scenario.layout, scenario.overhead)
+    needs_weights = log.weights is not None or known.share_of_free
+    candidates = dict(_candidates(known, engine, architecture, ours)) if needs_weights else {}
+    return (
+        *_weights(log, known, candidates, ours),
+        *cache_rows(log, pages(serving, ours)),
+        *_start(log, ours),
+        *shared_rows(log, known, candidates, ours),
+        *graph_rows(log, known, ours),
+    )
 
 
 def largest(rows: Sequence[Difference]) -> Difference | None:
@@ -35,55 +48,41 @@ def largest(rows: Sequence[Difference]) -> Difference | None:
     return max(causes or differ, key=lambda row: abs(row.share), default=None)
 
 
-def _rows(log: Log, architecture: Architecture, ours: Report) -> Iterator[Difference]:
-    scenario = ours.scenario
-    known = LOGS.get(log.engine)
-    if known is not None and log.weights is not None:
-        yield _weights(log, log.weights, known, architecture, ours)
-    engine = engine_for(log, architecture, scenario.precision, scenario.layout)
-    serving = Serving.of(architecture, engine, scenario.precision, scenario.layout, scenario.overhead)
-    cache = pages(serving, ours)
-    if cache.cases:
-        yield from cache_rows(log, cache, ours)
-        yield from refused_rows(log, cache)
-    yield from _start(log, ours)
-    if known is not None and known.share_of_free:
-        candidate = nearest(log, known, architecture, ours)
-        yield from shared_rows(log, known, candidate.total, ours)
-    if known is not None:
-        yield from graph_rows(log, known, ours)
-    if log.out_of_memory is not None and known is None:
-        yield from _memory(log.out_of_memory, ours)
+def nearest(log: Log, candidates: Mapping[Message, LoadedWeights]) -> Message:
+    """Candidate whose size is nearest to the log's; the first where the log states none."""
+    stated = log.weights
+    return min(candidates, key=lambda name: 0 if stated is None else abs(candidates[name].total - stated))
 
 
-def _weights(log: Log, weights: int, known: StartupLog, architecture: Architecture, ours: Report) -> Difference:
-    """Beside what an engine holds, with what it may have loaded too: the candidate that is nearest."""
-    candidates = dict(_candidates(log, known, architecture, ours))
-    what = min(candidates, key=lambda name: abs(candidates[name].total - weights))
+def _weights(
+    log: Log, known: StartupLog, candidates: Mapping[Message, LoadedWeights], ours: Report
+) -> Iterator[Difference]:
+    """Beside what an engine holds, with what it may have loaded too."""
+    if log.weights is None:
+        return
+    what = nearest(log, candidates)
     candidate = candidates[what]
-    off = weights - candidate.total
-    close = CLOSE * candidate.total + ROUNDING
     added = candidate.rotary + candidate.padding + candidate.rounding
-    values: dict[str, Any] = {"what": what, "share": hundredths(off / candidate.total), "more": added / GIB}
-    return compared(
+    off, close = log.weights - candidate.total, CLOSE * candidate.total + ROUNDING
+    why = _why_weights(log, known, off, ours)
+    yield compared(
         "weights",
-        weights,
+        log.weights,
         candidate.total,
         "{what} agree (difference {share:.2%}); of ours {more:.2f} GiB are rotary tables, padding and what the "
         "allocator rounds up.",
         "{what} differ by {off:+.2f} GiB: {why}.",
-        values | {"off": off / GIB, "why": _why_weights(log, known, off, ours)},
+        {"what": what, "share": hundredths(off / candidate.total), "more": added / GIB, "off": off / GIB, "why": why},
         agrees=-close <= off <= close + known.loading_libraries,
     )
 
 
 def _candidates(
-    log: Log, known: StartupLog, architecture: Architecture, ours: Report
+    known: StartupLog, started: Engine, architecture: Architecture, ours: Report
 ) -> Iterator[tuple[Message, LoadedWeights]]:
     """Weights that the most loaded rank may hold, the vision encoder included unless a flag leaves it out."""
     precision, layout = ours.scenario.precision, ours.scenario.layout
     vision = bool(ours.parameters.not_in_total["vision"])
-    started = engine_for(log, architecture, precision, layout)
     for what, engine in known.loadings(started, precision, vision=vision):
         stages = Serving.of(architecture, engine, precision, layout, Overhead()).laid_out.stages
         yield what, max((stage.loaded for stage in stages), key=lambda loaded: loaded.total)
@@ -134,14 +133,6 @@ def _start(log: Log, ours: Report) -> Iterator[Difference]:
         yield _budget(log, log.kv_bytes, ours)
 
 
-def nearest(log: Log, known: StartupLog, architecture: Architecture, ours: Report) -> LoadedWeights:
-    """The possible size of loaded weights that is nearest to the log's; the first where the log states none."""
-    sizes = [candidate for _, candidate in _candidates(log, known, architecture, ours)]
-    if (weights := log.weights) is None:
-        return sizes[0]
-    return min(sizes, key=lambda candidate: abs(candidate.total - weights))
-
-
 def _activations(log: Log, figure: int, ours: Report) -> Difference:
     """Peak activation memory on the GPU that is nearest."""
     budget = min(ours.kv_budget, key=lambda budget: abs(budget.profile - figure))
@@ -178,8 +169,7 @@ def _why_profile(log: Log, ours: Report) -> Message:
 def _of_overhead(term: str, figure: int, counted: tuple[int, int], agree: str, differ: str) -> Difference:
     """A part of the overhead, which has no closed form."""
     low, high = counted
-    values = {"size": figure / GIB, "low": low / GIB, "high": high / GIB}
-    return in_range(term, figure, (low, (low + high) // 2, high), agree, differ, values, ROUNDING)
+    return in_range(term, figure, (low, (low + high) // 2, high), agree, differ, {}, ROUNDING)
 
 
 def _budget(log: Log, figure: int, ours: Report) -> Difference:
@@ -187,16 +177,14 @@ def _budget(log: Log, figure: int, ours: Report) -> Difference:
     of libraries and CUDA graphs, and of the formula of profiling."""
     budget = min(ours.kv_budget, key=lambda budget: abs(budget.bytes - figure))
     error = round(PROFILE * budget.profile)
-    low, high = budget.bytes_low - error, budget.bytes_high + error
-    known: dict[str, Any] = {"low": low / GIB, "high": high / GIB, "size": figure / GIB}
     return in_range(
         "KV budget",
         figure,
-        (low, budget.bytes, high),
+        (budget.bytes_low - error, budget.bytes, budget.bytes_high + error),
         "By its settings vLLM leaves {low:.2f} to {high:.2f} GiB for the cache; the log's {size:.2f} GiB are within "
         "the range.",
         "By its settings vLLM leaves {low:.2f} to {high:.2f} GiB for the cache, but {size:.2f} GiB in the log: {why}.",
-        known | {"why": _why_budget(log, budget, ours)},
+        {"why": _why_budget(log, budget, ours)},
         ROUNDING,
     )
 
@@ -212,48 +200,49 @@ def _why_budget(log: Log, budget: KVBudget, ours: Report) -> Message:
 
 def _memory(failure: OutOfMemory, ours: Report) -> Iterator[Difference]:
     """Memory in use and asked for, against our total, where PyTorch ran out."""
-    who, in_use = Message("The process"), failure.in_use
+    who, in_use, memory = Message("The process"), failure.in_use, ours.memory
     if in_use is None and failure.allocated is not None:  # as before torch 2.1
         who, in_use = Message("PyTorch"), failure.allocated + (failure.reserved or 0)
     if in_use is None:
         return
-    wanted, memory = in_use + failure.tried, ours.memory
-    known: dict[str, Any] = {"low": memory.low / GIB, "high": memory.high / GIB}
-    known |= {"who": who, "in_use": in_use / GIB, "tried": failure.tried / GIB}
     sentence = (
         "{who} had {in_use:.2f} GiB in use and asked for {tried:.2f} GiB more; we compute {low:.2f} to {high:.2f} GiB "
         "for this workload."
     )
     if failure.free is not None:
-        known["free"] = failure.free / GIB
         sentence = (
             "{who} had {in_use:.2f} GiB in use and asked for {tried:.2f} GiB more with {free:.2f} GiB free; we compute "
             "{low:.2f} to {high:.2f} GiB for this workload."
         )
-    yield in_range("memory", wanted, (memory.low, memory.total, memory.high), sentence, sentence, known)
+    values = {"who": who, "in_use": in_use / GIB, "tried": failure.tried / GIB, "free": (failure.free or 0) / GIB}
+    wanted, range_of_ours = in_use + failure.tried, (memory.low, memory.total, memory.high)
+    yield in_range("memory", wanted, range_of_ours, sentence, sentence, values)
 
 
 # Memory that an engine with a share of the free memory leaves for its cache and outside it, and its CUDA graphs.
 
 
-def shared_rows(log: Log, known: StartupLog, weights: int, ours: Report) -> Iterator[Difference]:
+def shared_rows(
+    log: Log, known: StartupLog, candidates: Mapping[Message, LoadedWeights], ours: Report
+) -> Iterator[Difference]:
     """Bytes that the share leaves for the pools next to our weights, and bytes that are free then. Libraries take a
     part while weights are loaded."""
-    share = log.settings.mem_fraction_static
-    if log.free is None or log.kv_bytes is None or share is None:
+    free, share = log.free, log.settings.mem_fraction_static
+    if not known.share_of_free or free is None or log.kv_bytes is None or share is None:
         return
+    weights = candidates[nearest(log, candidates)].total
     close = round(CLOSE * weights) + ROUNDING
-    values: dict[str, Any] = {"share": share, "free": log.free / GIB}
+
+    values: dict[str, Any] = {"share": share, "free": free / GIB}
 
     def left_over(term: str, stated: int, left: int, agree: str, differ: str) -> Difference:
-        low, high = left - known.loading_libraries - close, left + close
-        sizes = {"low": low / GIB, "high": high / GIB, "size": stated / GIB}
-        return in_range(term, stated, (low, left, high), agree, differ, values | sizes)
+        ours = left - known.loading_libraries - close, left, left + close
+        return in_range(term, stated, ours, agree, differ, values)
 
     yield left_over(
         "KV budget",
         log.kv_bytes + (log.state_bytes or 0),
-        int(log.free * share) - weights,
+        int(free * share) - weights,
         "Its share of {share:g} of {free:.2f} GiB leaves {low:.2f} to {high:.2f} GiB beside our weights; the log's "
         "{size:.2f} GiB of cache are within the range.",
         "Its share of {share:g} of {free:.2f} GiB leaves {low:.2f} to {high:.2f} GiB beside our weights, but the log's "
@@ -265,7 +254,7 @@ def shared_rows(log: Log, known: StartupLog, weights: int, ours: Report) -> Iter
         yield left_over(
             "left",
             log.left,
-            int(log.free * (1 - share)) - tables,
+            int(free * (1 - share)) - tables,
             "Outside of its share and of a table of requests of {table:.2f} GiB, {low:.2f} to {high:.2f} GiB stay free "
             "for a pass and CUDA graphs; the log's {size:.2f} GiB are within the range.",
             "Outside of its share and of a table of requests of {table:.2f} GiB, {low:.2f} to {high:.2f} GiB stay free "
@@ -281,7 +270,6 @@ def graph_rows(log: Log, known: StartupLog, ours: Report) -> Iterator[Difference
     batches = known.graph_batches(log.settings, log.free, ours.scenario.layout.tp)
     if not batches:
         return
-    values: dict[str, Any] = {"n": len(batches), "most": batches[-1], "engine": known.engine.title}
     yield compared(
         "graph batch",
         log.graph_batch,
@@ -289,6 +277,6 @@ def graph_rows(log: Log, known: StartupLog, ours: Report) -> Iterator[Difference
         "CUDA graphs are captured for {n:,} batches, up to {most:,} sequences.",
         "CUDA graphs are captured for batches up to {stated:,} sequences; {engine} {version} captures {n:,}, up to "
         "{most:,}, on such a GPU: another version, a flag, or fewer requests at once.",
-        values | {"version": known.engine.versions, "stated": log.graph_batch},
+        {"n": len(batches), "most": batches[-1], "engine": known.engine.title, "version": known.engine.versions},
         agrees=log.graph_batch == batches[-1],
     )

@@ -89,27 +89,22 @@ class Difference(Frozen):
 
 
 def compared(
-    term: str,
-    log: int,
-    ours: int,
-    agree: str,
-    differ: str,
-    values: dict[str, Any],
-    *,
-    agrees: bool,
+    term: str, log: int, ours: int, agree: str, differ: str, values: dict[str, Any], *, agrees: bool
 ) -> Difference:
     """A term with the sentence that holds of it, the one where both agree or the one where they differ."""
-    sentence, unit = Message(agree if agrees else differ, **values), UNITS.get(term, "bytes")
+    sentence, unit = Message(agree if agrees else differ, **{"stated": log} | values), UNITS.get(term, "bytes")
     return Difference(term=term, unit=unit, log=log, ours=ours, agrees=agrees, sentence=sentence)
 
 
 def in_range(
     term: str, log: int, ours: tuple[int, int, int], agree: str, differ: str, values: dict[str, Any], rounding: int = 0
 ) -> Difference:
-    """A term of which ours is a range: low, middle and high."""
+    """A term of which ours is a range: low, middle and high. Its sentence may say the ends, and the log's size, in
+    GiB."""
     low, middle, high = ours
     agrees = low - rounding <= log <= high + rounding
-    row = compared(term, log, middle, agree, differ, values, agrees=agrees)
+    known = {"low": low / GIB, "high": high / GIB, "size": log / GIB} | values
+    row = compared(term, log, middle, agree, differ, known, agrees=agrees)
     return row.model_copy(update={"low": low, "high": high})
 
 

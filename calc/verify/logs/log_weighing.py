@@ -138,29 +138,19 @@ def calibrated(log: Log, ours: Report) -> Overhead | None:
     nothing: ours is of the largest one that the settings allow."""
     if log.engine not in LOGS:
         return None
-    graphs = [size for size in (log.cuda_graphs, log.graphs_estimated) if size is not None]
-    ranges = {
-        "libraries": _range([] if log.non_torch is None else [log.non_torch]),
-        "cuda_graphs": _range(graphs),
-        "peak_gap": _range(_gap(log, ours)),
+    more, profile = None, log.activations
+    if profile is not None and ours.kv_budget:
+        more = min((profile - budget.profile for budget in ours.kv_budget), key=abs)
+    stated = {
+        "libraries": [log.non_torch],
+        "cuda_graphs": [log.cuda_graphs, log.graphs_estimated],
+        "peak_gap": [more or None],
     }
-    stated = {name: span for name, span in ranges.items() if span is not None}
-    return Overhead(**stated, overhead_log=name_of(log)) if stated else None
-
-
-def _range(sizes: list[int]) -> Range | None:
-    """Least and most of what is stated; a driver's difference below zero is of another process."""
-    known = [round(size / GIB, 2) for size in sizes if size >= 0]
-    return Range(low=min(known), high=max(known)) if known else None
-
-
-def _gap(log: Log, ours: Report) -> list[int]:
-    """Bytes by which its pass at start took more than ours."""
-    stated = log.activations
-    if stated is None or not ours.kv_budget:
-        return []
-    more = stated - min((budget.profile for budget in ours.kv_budget), key=lambda profile: abs(profile - stated))
-    return [more] if more > 0 else []
+    ranges = {}
+    for name, sizes in stated.items():  # a driver's difference below zero is of another process
+        if known := [round(size / GIB, 2) for size in sizes if size is not None and size >= 0]:
+            ranges[name] = Range(low=min(known), high=max(known))
+    return Overhead(**ranges, overhead_log=name_of(log)) if ranges else None
 
 
 def name_of(log: Log) -> str:

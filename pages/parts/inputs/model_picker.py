@@ -173,7 +173,7 @@ def _listed(text: str) -> list[str]:
     models: list[str] = []
     problem: Message | None = None
     try:
-        count_look_up(st.context.ip_address)
+        count_look_up()
         models = search(text, token())
     except ConfigError as error:
         problem = error.message

@@ -1,7 +1,7 @@
 """The controls of a plan: the load or the training run, the targets, what may be used, prices; and of the map of
 GPUs."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import streamlit as st
 
@@ -12,8 +12,8 @@ from calc.time import MAPPED, PLANNED, price_of
 from pages.parts.inputs.control import concerns, control, controls_in_drawer, drawer, explain, faults, help_of, within
 from pages.parts.inputs.control import number as control_number
 from pages.parts.screen import caption, paragraph
-from pages.parts.state.planned import Planned, TrainingPlanned, chosen_on_weigh, own_gpus
-from pages.parts.state.scenario import Place, Scenario, places, usual_gpus
+from pages.parts.state.planned import Planned, TrainingPlanned, chosen_on_weigh, own_gpus, training_candidates
+from pages.parts.state.scenario import Place, Scenario, places
 from pages.parts.state.url import bind, change
 from pages.parts.state.weighed import Answer
 from pages.parts.state.widgets import show
@@ -158,8 +158,11 @@ def prices(answer: Answer) -> None:
         if not is_open or answer.error is not None:
             return
         stated = answer.scenario.planning.prices
-        planned = (plan.gpu for plan in answer.plans.plans) if isinstance(answer, Planned) else usual(answer)
-        shown = list(dict.fromkeys([*stated, *planned]))[:MOST_PRICES]
+        if isinstance(answer, Planned):
+            usable = [plan.gpu for plan in answer.plans.plans]
+        else:
+            usable = [gpu.id for gpu in training_candidates(answer.scenario)]
+        shown = list(dict.fromkeys([*stated, *usable]))[:MOST_PRICES]
         for gpu in shown:
             listed = price_of(gpu)
             limits, now = within(0, 999_999, stated.get(gpu))
@@ -173,11 +176,6 @@ def prices(answer: Answer) -> None:
                 **show(f"price_{gpu}", now, _take_price, place, gpu, given=None),
             )
         caption("US dollars per GPU-hour. List prices are the median of a dated sample, shown below the plans.")
-
-
-def usual(answer: Answer) -> Iterator[str]:
-    """GPUs that may be used for training."""
-    yield from answer.scenario.planning.plan_gpus or (*own_gpus(answer.scenario), *usual_gpus())
 
 
 def _take_price(usd: float | None, place: Place, gpu: str) -> None:

@@ -22,7 +22,7 @@ from pages.parts.outputs.cards import BADGES, Color, compared_total
 from pages.parts.outputs.charts import peak_of, served
 from pages.parts.outputs.design_aids import published
 from pages.parts.state import fitted, query
-from pages.parts.state.compared import Column, Compared, Shared, Stepped, compared_anew, shared
+from pages.parts.state.compared import Column, Compared, Shared, Stepped, compared, shared
 from pages.parts.state.local import LocalAnswer, local_answer
 from pages.parts.state.planned import Planned, TrainingPlanned, planned, training_planned
 from pages.parts.state.query import Page
@@ -272,16 +272,15 @@ def on_all_gpus(scenario: Scenario) -> Finding | None:
         kinds, fitting = fitted.of_scenario(answer, engine)
         fits = int(np.count_nonzero(fitting.max_context.max(axis=1)))
         return concluded("{name} **fits on** {n} of {all} GPUs", name=name(answer), n=fits, all=len(kinds))
-    precision = answer.model.precision(scenario.serving)
     try:
-        _, points = fitted.points_on(answer.architecture, precision, choice.card, choice.cards, choice.length, engine)
+        _, points = fitted.points_on(answer, engine)
     except ConfigError:
         return None
     bound = words.BOUNDS[points[0].bound]
     return concluded("{name} on {gpus}: decoding is **limited by {bound}**", name=name(answer), gpus=on, bound=bound)
 
 
-def compared(answer: Compared) -> Finding | None:
+def compared_out(answer: Compared) -> Finding | None:
     """The model with more memory, and how much; of one alone whether it fits."""
     memories = {column.letter: answer.memory(column.answer.report).total for column in answer.complete}
     if len(memories) < 2:
@@ -517,7 +516,7 @@ SHOWN: Mapping[Page, Shown] = {
     query.TRAIN_PLAN: Shown(training_planned, run_planned),
     query.PLAN: Shown(planned, cheapest, decide_planning),
     query.MACHINE: Shown(local_answer, machine, decide_locally),
-    query.COMPARE: Shown(compared_anew, compared),
+    query.COMPARE: Shown(compared, compared_out),
     query.STEPS: Shown(trained, stepped),
     query.TOGETHER: Shown(shared, shared_out, decide_sharing),
     query.VERIFY: Shown(looked, verified),

@@ -217,7 +217,7 @@ def roofline(answer: Answer) -> None:
     engine = mapped_engine(answer.scenario)
     precision = answer.model.precision(answer.scenario.serving)
     try:
-        layout, points = fitted.points_on(answer.architecture, precision, gpu.id, choice.cards, choice.length, engine)
+        layout, points = fitted.points_on(answer, engine)
     except ConfigError as problem:
         explain(problem, lambda near: None)
         return

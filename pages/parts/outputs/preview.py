@@ -71,7 +71,7 @@ def addressed(scope: Scope) -> Page | None:
 def headline(page: Page, params: dict[str, str]) -> str:
     """Finding of a page's address. Nothing is computed for a model that is no preset, and the Hub is not asked."""
     words.SPOKEN.set(params.get("lang") if params.get("lang") in words.CATALOGUES else "en")
-    session.IS_NONE.set(True)
+    session.PROGRAM.set(session.Program({}))
     source = {"model": params["model"]} if "model" in params else {}
     if "pasted" in params or not query.shareable(params):
         return NAME

@@ -2,8 +2,9 @@
 or on the same GPUs; and several models that share GPUs: the one on screen starts first, then its neighbours in their
 order."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode
 
@@ -15,11 +16,12 @@ from calc.options import checked
 from calc.serving.engines import ENGINES
 from calc.serving.shared_gpus import Neighbour, Server, SharedGPUs, share_gpus
 from calc.time import ComparedStep, Reply, StepComparison, compared_steps
-from pages.parts.state.published import Published, published
-from pages.parts.state.query import KEPT_STEP, decode, encode
+from pages.parts.state.published import published
+from pages.parts.state.query import KEPT_STEP, Settings, decode, encode
 from pages.parts.state.scenario import LONGEST_STEP, MOST_OTHERS, Configuration, Scenario, Source, places
+from pages.parts.state.session import PROGRAM, remembered
 from pages.parts.state.url import add
-from pages.parts.state.weighed import Answer, Model, Trained, Weighed, answered, changed, read, trained, weighed
+from pages.parts.state.weighed import Answer, Model, Trained, Weighed, answering, trained, weighed
 
 LETTERS = "ABCDEF"
 
@@ -75,28 +77,29 @@ class Compared(Weighed):
 def compared(scenario: Scenario) -> Compared:
     """All configurations, weighed; those that did not change since the last run are remembered."""
     first = weighed(scenario)
-    known: dict[Any, Column] = st.session_state.get("columns", {})
-    columns, now = [Column(LETTERS[0], first, reply=first.speed if first.error is None else None)], {}
+    columns = [Column(LETTERS[0], first, reply=answer_speed(first))]
     for letter, other in zip(LETTERS[1:], scenario.comparison.others, strict=False):
         key = other.written, scenario.serving, scenario.gpu, scenario.overhead, scenario.efficiencies
-        column = known.get(key)
-        if column is None or column.answer.error is not None:
-            answer = weighed(other.within(scenario))
-            alone = replace(answer, laid_out=None)  # the session keeps the figures alone
-            column = Column(letter, alone, other, answer.speed if answer.error is None else None)
-        now[key] = replace(column, letter=letter)
-        columns.append(now[key])
-    st.session_state.columns = now
+        answer, reply = remembered(
+            "columns",
+            key,
+            partial(figures, other.within(scenario)),
+            is_full=lambda known: len(known) > MOST_OTHERS,
+            is_kept=lambda known: known[0].error is None,
+        )
+        columns.append(Column(letter, answer, other, reply))
     return Compared(scenario, first.model, first.error, first.result, first.laid_out, tuple(columns))
 
 
-def compared_anew(scenario: Scenario, model: Model | None = None) -> Compared:
-    """All configurations, weighed, which no session keeps; without how fast they answer."""
-    first = weighed(scenario, model)
-    others = zip(LETTERS[1:], scenario.comparison.others, strict=False)
-    columns = [Column(letter, weighed(other.within(scenario)), other) for letter, other in others]
-    with_first = (Column(LETTERS[0], first), *columns)
-    return Compared(scenario, first.model, first.error, first.result, first.laid_out, with_first)
+def figures(scenario: Scenario) -> tuple[Weighed, Reply | None]:
+    """The figures of a configuration alone, without the calculation behind them, and its speed."""
+    answer = weighed(scenario)
+    return replace(answer, laid_out=None), answer_speed(answer)
+
+
+def answer_speed(answer: Weighed) -> Reply | None:
+    """Speed of a configuration; None where it does not serve, and for a program, whose answer has none."""
+    return None if answer.error is not None or PROGRAM.get() is not None else answer.speed
 
 
 def add_current(formats: Precision) -> None:
@@ -151,13 +154,9 @@ def step_query(scenario: Scenario) -> str:
 
 
 def stepped(scenario: Scenario) -> Stepped:
-    """All steps with the models that the session has read."""
-    return other_steps(scenario, trained(scenario), published)
-
-
-def other_steps(scenario: Scenario, first: Trained, about: Callable[[Source], Published]) -> Stepped:
-    """A step and those that are kept next to it. `about` reads a model."""
-    others = tuple(kept_step(text, scenario, about) for text in scenario.comparison.steps)
+    """The step on screen, and those that are kept next to it."""
+    first = trained(scenario)
+    others = tuple(kept_step(text, scenario) for text in scenario.comparison.steps)
     weighed = [(answer.architecture, answer.report) for answer in (first, *others) if answer.error is None]
     comparison = None
     if first.error is None and scenario.gpu:
@@ -167,16 +166,21 @@ def other_steps(scenario: Scenario, first: Trained, about: Callable[[Source], Pu
     return Stepped(**parts, others=others, comparison=comparison)
 
 
-def kept_step(text: str, scenario: Scenario, about: Callable[[Source], Published]) -> Trained:
+def kept_step(text: str, scenario: Scenario) -> Trained:
     """A saved step; its error says what of it makes no sense."""
-    own, problems = decode(dict(parse_qsl(text)), KEPT_STEP, scenario, lambda source: about(source).settings or {})
+    own, problems = step_scenario(text, scenario, lambda source: published(source).settings or {})
     if own.gpu != scenario.gpu:
         problems.append(Message("Steps side by side are on the same GPUs: leave gpu=… out of a step."))
         own = own.model_copy(update={"gpu": scenario.gpu})
-    answer = trained(own, changed(own, about(own.source)))
+    answer = trained(own)
     if not problems or answer.error is not None:
         return answer
     return Trained(own, answer.model, ConfigError(problems[0], "steps"))
+
+
+def step_scenario(text: str, scenario: Scenario, settings: Settings) -> tuple[Scenario, list[Message]]:
+    """The scenario of a saved step, and a sentence for each part of it that makes no sense."""
+    return decode(dict(parse_qsl(text)), KEPT_STEP, scenario, settings)
 
 
 def can_keep(scenario: Scenario) -> bool:
@@ -209,30 +213,22 @@ class Shared(Answer):
         return max(self.results, key=lambda result: (result.started, result.usable), default=None)
 
 
-def shared(scenario: Scenario) -> Shared:
-    """The models that the session has read."""
-    return shared_by(scenario, read(scenario), published)
-
-
-def shared_by(scenario: Scenario, model: Model, about: Callable[[Source], Published]) -> Shared:
-    """A model and its neighbours on each of the chosen GPUs. `about` reads a neighbour."""
+@answering(Shared)
+def shared(scenario: Scenario, model: Model) -> Mapping[str, Any]:
+    """A model and its neighbours on each of the chosen GPUs."""
     choice = scenario.serving
-
-    def compute() -> Mapping[str, Any]:
-        engine, workload = choice.started(), checked(choice.workload)
-        formats, named = (choice.weights, choice.kv), (model.identifier(scenario), model.config or {})
-        first = Server(*named, engine, workload, *formats, served=model.served(scenario))
-        servers = [first, *(server(other, choice.engine, about) for other in scenario.sharing.share_with)]
-        layout = choice.by_hand or Layout(tp=choice.num_gpus or 1)
-        how = layout, scenario.overhead, scenario.sharing.sleep_level
-        return {"results": tuple(share_gpus(servers, gpu, *how) for gpu in scenario.chosen_gpus())}
-
-    return answered(Shared, scenario, model, compute)
+    engine, workload = choice.started(), checked(choice.workload)
+    formats, named = (choice.weights, choice.kv), (model.identifier(scenario), model.config or {})
+    first = Server(*named, engine, workload, *formats, served=model.served(scenario))
+    servers = [first, *(server(other, choice.engine) for other in scenario.sharing.share_with)]
+    layout = choice.by_hand or Layout(tp=choice.num_gpus or 1)
+    how = layout, scenario.overhead, scenario.sharing.sleep_level
+    return {"results": tuple(share_gpus(servers, gpu, *how) for gpu in scenario.chosen_gpus())}
 
 
-def server(other: Neighbour, engine: str, about: Callable[[Source], Published]) -> Server:
+def server(other: Neighbour, engine: str) -> Server:
     """A neighbour's server, with the engine's defaults. Raises ConfigError."""
-    known = about(Source(model=other.model))
+    known = published(Source(model=other.model))
     if known.error is not None or known.config is None:
         why = Message("it can't be read") if known.error is None else known.error.message
         raise ConfigError(Message("{name}: {why}", name=shown(other.model), why=why), "share_with")

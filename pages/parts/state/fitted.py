@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 import numpy as np
 
-from calc import Architecture, Precision
+from calc import Architecture
 from calc.formats import Native, WeightFormat, native
 from calc.hardware import GPU, Layout, find_gpu, runs
 from calc.serving.engines import ENGINES
@@ -75,29 +75,23 @@ def presets_on(name: str, count: int) -> Iterator[Formats]:
         yield servings(architecture, native(models()[of].config), engine, count)
 
 
-def on_gpus(
-    model: Architecture, stored: Native, own: tuple[str, ...], count: int, context: int, name: str
-) -> tuple[list[GPU], Fitting]:
-    """One model in all formats on so many of each GPU that the engine runs on; the reader's own come first."""
-    known = [find_gpu(name) for name in (*own, *gpus())]
-    kinds = [gpu for gpu in known if gpu.bandwidth_gb_s and runs(gpu, ENGINES[name].support)]
-    formats = servings(model, stored, ENGINES[name](), count)
-    return kinds, fitting(((gpu.id, formats, gpu) for gpu in kinds), context)
-
-
 def of_scenario(answer: Answer, name: str) -> tuple[list[GPU], Fitting]:
-    """The model of a scenario on all GPUs, as the page of hardware asks about it."""
-    choice, own = answer.scenario.hardware, own_gpus(answer.scenario)
-    return on_gpus(answer.architecture, answer.model.published.stored, tuple(own), choice.cards, choice.length, name)
+    """The model of a scenario in all formats on each GPU that the engine runs on, as many of it as the page of hardware
+    asks about; the reader's own come first."""
+    choice = answer.scenario.hardware
+    known = [find_gpu(gpu) for gpu in (*own_gpus(answer.scenario), *gpus())]
+    kinds = [gpu for gpu in known if gpu.bandwidth_gb_s and runs(gpu, ENGINES[name].support)]
+    formats = servings(answer.architecture, answer.model.published.stored, ENGINES[name](), choice.cards)
+    return kinds, fitting(((gpu.id, formats, gpu) for gpu in kinds), choice.length)
 
 
-def points_on(
-    model: Architecture, precision: Precision, card: str, count: int, context: int, name: str
-) -> tuple[Layout, tuple[OperatingPoint, ...]]:
-    """Prefill and decode under a GPU's roofline. Raises ConfigError where no layout shares the model."""
-    engine = ENGINES[name]()
-    layout = layout_on(model, engine, precision, min(count, NODE), NODE)
+def points_on(answer: Answer, name: str) -> tuple[Layout, tuple[OperatingPoint, ...]]:
+    """Prefill and decode of the model of a scenario under its GPU's roofline. Raises ConfigError where no layout shares
+    the model."""
+    model, choice, engine = answer.architecture, answer.scenario.hardware, ENGINES[name]()
+    precision, ranks = answer.model.precision(answer.scenario.serving), min(choice.cards, NODE)
+    layout = layout_on(model, engine, precision, ranks, NODE)
     if layout is None or layout.pp > 1:
-        engine.check(Question(model, precision, Layout(tp=min(count, NODE))))
+        engine.check(Question(model, precision, Layout(tp=ranks)))
         layout = Layout()
-    return layout, operating_points(model, engine, precision, find_gpu(card), layout, context)
+    return layout, operating_points(model, engine, precision, find_gpu(choice.card), layout, choice.length)

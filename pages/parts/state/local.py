@@ -18,8 +18,8 @@ from calc.serving.engines.rules import Question
 from calc.time.local import COMMON, LEAST_SPEED, LocalRun, MLXRun, best_file, file_of, mlx_runs, reads, run
 from pages.parts.state.published import of_preset
 from pages.parts.state.scenario import Scenario
-from pages.parts.state.session import latest
-from pages.parts.state.weighed import Answer, Model, answered, read
+from pages.parts.state.session import remembered
+from pages.parts.state.weighed import Answer, Model, answering
 from presets import models
 
 OPTIONS = LlamaCppOptions()
@@ -137,32 +137,28 @@ def mix_of(name: str) -> tuple[str, WeightFormat | None, bool]:
     return match[0], known.get(tag), match[1] is None and tag in known
 
 
-def local_answer(scenario: Scenario, model: Model | None = None) -> LocalAnswer:
-    """The answer, kept for the session while nothing that it depends on changes; by default about its model."""
+def local_answer(scenario: Scenario) -> LocalAnswer:
+    """The answer, kept for the session while nothing that it depends on changes."""
     serving = scenario.serving
     key = (scenario.source, scenario.overrides, scenario.machine, serving.workload, serving.kv)
-    return latest(
-        "local", key, lambda: computed(scenario, model or read(scenario)), lambda answer: answer.error is None
-    )
+    return remembered("local", key, lambda: computed(scenario), is_kept=lambda answer: answer.error is None)
 
 
-def computed(scenario: Scenario, model: Model) -> LocalAnswer:
+@answering(LocalAnswer)
+def computed(scenario: Scenario, model: Model) -> Mapping[str, Any]:
+    """The answer, where llama.cpp runs the model on the machine."""
     serving = scenario.serving
-
-    def compute() -> Mapping[str, Any]:
-        assert model.architecture is not None
-        work = placed(checked(serving.workload), model.architecture)
-        checked(scenario.machine)
-        for gpu in scenario.machine.gpus:
-            if not runs(gpu, LlamaCpp.support) and (why := note(gpu, LlamaCpp.support)) is not None:
-                raise ConfigError(Message("{why}.", why=why), "my_gpus")
-        LlamaCpp().check(Question(model.architecture, workload=work))
-        question = Question(model.architecture, Precision(weights="Q4_K_M", kv=serving.kv or "bf16"))
-        for refusal in LlamaCpp().refusals(question):
-            raise ConfigError(refusal.message, "kv" if reads(model.architecture) else "model", ["q8_0"])
-        return {}
-
-    return answered(LocalAnswer, scenario, model, compute)
+    assert model.architecture is not None
+    work = placed(checked(serving.workload), model.architecture)
+    checked(scenario.machine)
+    for gpu in scenario.machine.gpus:
+        if not runs(gpu, LlamaCpp.support) and (why := note(gpu, LlamaCpp.support)) is not None:
+            raise ConfigError(Message("{why}.", why=why), "my_gpus")
+    LlamaCpp().check(Question(model.architecture, workload=work))
+    question = Question(model.architecture, Precision(weights="Q4_K_M", kv=serving.kv or "bf16"))
+    for refusal in LlamaCpp().refusals(question):
+        raise ConfigError(refusal.message, "kv" if reads(model.architecture) else "model", ["q8_0"])
+    return {}
 
 
 @lru_cache(maxsize=256)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
+from typing import Any
 
 from calc import ConfigError, Overhead, Precision, Workload
 from calc.budget import SECONDS_OF_PLANS, budget
@@ -34,8 +35,8 @@ from calc.time import (
 )
 from calc.training import RECIPES, TrainingWorkload
 from pages.parts.state.scenario import PlanChoice, Scenario, ServingChoice, TrainingChoice, usual_gpus
-from pages.parts.state.session import latest
-from pages.parts.state.weighed import Answer, Model, answered, read
+from pages.parts.state.session import remembered
+from pages.parts.state.weighed import Answer, Model, answering
 from presets import gpus
 
 SHOWN = 40
@@ -115,9 +116,9 @@ class Planned(Answer):
         return self.result
 
 
-def planned(scenario: Scenario) -> Planned:
+@answering(Planned)
+def planned(scenario: Scenario, model: Model) -> Mapping[str, Any]:
     """Plans for the model and the needs of a scenario, which the session remembers."""
-    model = read(scenario)
     key = (
         scenario.source,
         scenario.overrides,
@@ -126,9 +127,7 @@ def planned(scenario: Scenario) -> Planned:
         scenario.serving,
         scenario.efficiencies,
     )
-    return answered(
-        Planned, scenario, model, lambda: {"result": latest("plans", key, lambda: plans_of(scenario, model))}
-    )
+    return {"result": remembered("plans", key, lambda: plans_of(scenario, model))}
 
 
 @budget(SECONDS_OF_PLANS)
@@ -232,9 +231,10 @@ class TrainingPlanned(Answer):
         )
 
 
-def training_planned(scenario: Scenario, model: Model | None = None) -> TrainingPlanned:
-    """Plans of a training run of the model, by default the session's, which it remembers."""
-    model, planning = model or read(scenario), scenario.planning
+@answering(TrainingPlanned)
+def training_planned(scenario: Scenario, model: Model) -> Mapping[str, Any]:
+    """Plans of a training run of the model, which the session remembers."""
+    planning = scenario.planning
     key = (scenario.source, scenario.overrides, scenario.gpu, planning, scenario.efficiencies)
 
     def search() -> TrainingPlanReport:
@@ -250,7 +250,7 @@ def training_planned(scenario: Scenario, model: Model | None = None) -> Training
             edits=scenario.efficiencies.edits,
         )
 
-    return answered(TrainingPlanned, scenario, model, lambda: {"result": latest("training_plans", key, search)})
+    return {"result": remembered("training_plans", key, search)}
 
 
 def training_candidates(scenario: Scenario) -> list[GPU]:

@@ -6,8 +6,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-import streamlit as st
-
 from calc import Architecture, ConfigError
 from calc.errors import Message, Outside
 from calc.families import ASSUMED, as_llama, knows, read_with_settings
@@ -16,7 +14,7 @@ from calc.text import written
 from calc.verify import Checkpoint
 from pages.parts.limits import LOOKED_UP
 from pages.parts.state.scenario import Source
-from pages.parts.state.session import remembered
+from pages.parts.state.session import address, remembered, state
 from presets import Preset, hub, models
 from presets.hub import HubModel
 
@@ -64,22 +62,18 @@ def published(source: Source) -> Published:
         None if source.pasted is None else written(source.pasted),
     )
 
+    def read() -> Published:
+        return of_hub(source) if source.pasted is None else own(source.pasted)
+
     def is_full(models: Collection[Published]) -> bool:
         return len(models) > MOST or sum(map(characters, models)) > MOST_CHARACTERS
 
-    return remembered("published", key, lambda: fetched(source, token(), st.context.ip_address), is_full)
+    return remembered("published", key, read, is_full)
 
 
 def is_preset(source: Source) -> bool:
     """Whether the source is a preset as it is stored here."""
     return source.pasted is None and source.revision is None and source.model in models()
-
-
-def fetched(source: Source, token: str | None, address: str | None) -> Published:
-    """The model of a source, read anew, with the token for the Hub of a reader at an IP address."""
-    if is_preset(source):
-        return of_preset(source.model, source.assume)
-    return own(source.pasted) if source.pasted is not None else of_hub(source, token, address)
 
 
 def characters(model: Published) -> int:
@@ -101,13 +95,13 @@ def own(config: Mapping[str, Any]) -> Published:
     return opened(Published(name), config, None)
 
 
-def of_hub(source: Source, token: str | None, address: str | None) -> Published:
+def of_hub(source: Source) -> Published:
     name: str | Message = source.model
     if source.revision:
         name = Message("{model} at {revision}", model=source.model, revision=Outside(source.revision))
     try:
-        count_look_up(address)
-        model = hub.fetch(source.model, source.revision, token, source.file)
+        count_look_up()
+        model = hub.fetch(source.model, source.revision, token(), source.file)
     except ConfigError as problem:
         return Published(name, error=problem)
     return opened(Published(name, hub=model), model.config, source.assume)
@@ -127,14 +121,14 @@ def opened(about: Published, config: Mapping[str, Any], assume: str | None) -> P
 
 def forget() -> None:
     """Ask the Hub again; for callbacks."""
-    st.session_state.pop("published", None)
+    state().pop("published", None)
 
 
 def checkpoint(source: Source, hub_model: HubModel | None) -> Checkpoint:
     """The tensor table of a model of the Hub, asked for once a session. Raises ConfigError."""
 
     def look_up() -> Checkpoint:
-        count_look_up(st.context.ip_address)
+        count_look_up()
         model = hub_model or hub.fetch(source.model, source.revision, token(), source.file)
         return hub.checkpoint(model, token(), source.file)
 
@@ -144,9 +138,9 @@ def checkpoint(source: Source, hub_model: HubModel | None) -> Checkpoint:
     return remembered("hub_tables", (source.model, source.revision, source.file), look_up, is_full)
 
 
-def count_look_up(address: str | None) -> None:
-    """Raise ConfigError where the reader at an IP address asked the Hub too often."""
-    if not LOOKED_UP.allows(address):
+def count_look_up() -> None:
+    """Raise ConfigError where this address asked the Hub too often."""
+    if not LOOKED_UP.allows(address()):
         raise ConfigError(
             Message(
                 "{most} models a minute are the most that this server looks up at the Hub for one address. Wait a "
@@ -159,4 +153,4 @@ def count_look_up(address: str | None) -> None:
 
 def token() -> str | None:
     """The reader's Hub token: in this session only."""
-    return st.session_state.get("hub_token") or None
+    return state().get("hub_token") or None

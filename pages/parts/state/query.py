@@ -30,7 +30,7 @@ from pages.parts.inputs.fields import CONTROLS
 from pages.parts.state.scenario import DEFAULT_ENGINE, Path, Place, Scenario, Source, TrainingChoice, Uses, places
 from pages.parts.state.trained_as import usual
 
-Published = Callable[[Source], Mapping[str, Any]]
+Settings = Callable[[Source], Mapping[str, Any]]
 """The config fields that decide the size of a model, with their values; none where it can't be read."""
 EVERYTHING: tuple[Uses, ...] = get_args(Uses)
 FORMERLY = {"attention_dp": "dp", "expert_ranks": "ep"}
@@ -226,9 +226,7 @@ def moved(page: Page, params: Mapping[str, str]) -> Page | None:
     return GPUS if page == HARDWARE and "view" in params else None
 
 
-def decode(
-    params: Mapping[str, str], page: Page, now: Scenario, published: Published
-) -> tuple[Scenario, list[Message]]:
+def decode(params: Mapping[str, str], page: Page, now: Scenario, settings: Settings) -> tuple[Scenario, list[Message]]:
     """The scenario that a page's link means, and a sentence for each part of it that makes no sense. What other pages
     use stays as it is in `now`."""
     former = FORMER.get(params.get("v", ""), {})
@@ -270,7 +268,7 @@ def decode(
         scenario = unused_place.put(scenario, unused_place.of(Scenario()))
         name, why = unused_place.name, refusal.message
         problems.append(left_out(name, params[name], why, why))
-    base = published(scenario.source)
+    base = settings(scenario.source)
     changed: dict[str, int | bool] = {}
     for name, text in overrides.items():
         control = CONTROLS.get(name)

@@ -3,7 +3,7 @@ that draws."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, Generic, TypeVar
 
 from calc import GPU, RECIPES, Architecture, ConfigError, Layout, Precision, Range, Report, TrainingReport
@@ -43,6 +43,7 @@ from calc.training import (
 from pages.parts import words
 from pages.parts.state.published import Published, published
 from pages.parts.state.scenario import Scenario, ServingChoice
+from pages.parts.state.session import remembered
 from presets import gpus
 
 
@@ -284,19 +285,19 @@ def in_focus(verdicts: Sequence[Judged]) -> Judged | None:
 
 
 def read(scenario: Scenario) -> Model:
-    """The model of a scenario, read once a session."""
-    return changed(scenario, published(scenario.source))
+    """The model of a scenario as published, with the reader's changes; the newest is remembered."""
+    about, overrides = published(scenario.source), scenario.overrides
 
+    def change() -> Model:
+        if about.config is None or about.settings is None or not overrides:
+            return Model(about, about.config, about.architecture, about.settings, about.error)
+        try:
+            config = override(about.config, overrides)
+            return Model(about, config, *read_with_settings(config))
+        except ConfigError as problem:
+            return Model(about, settings={**about.settings, **overrides}, error=problem)
 
-def changed(scenario: Scenario, about: Published) -> Model:
-    """The model as published, with the reader's changes."""
-    if about.config is None or about.settings is None or not scenario.overrides:
-        return Model(about, about.config, about.architecture, about.settings, about.error)
-    try:
-        config = override(about.config, scenario.overrides)
-        return Model(about, config, *read_with_settings(config))
-    except ConfigError as problem:
-        return Model(about, settings={**about.settings, **scenario.overrides}, error=problem)
+    return remembered("model", (about, overrides), change)
 
 
 def looked(scenario: Scenario) -> Answer:
@@ -308,92 +309,86 @@ def looked(scenario: Scenario) -> Answer:
 AnswerT = TypeVar("AnswerT", bound=Answer)
 
 
-def answered(
-    kind: type[AnswerT], scenario: Scenario, model: Model, compute: Callable[[], Mapping[str, Any]]
-) -> AnswerT:
-    """The answer with what is computed, by field; where the model or a ConfigError stands in its way, with that."""
-    if model.error is not None or model.config is None:
-        return kind(scenario, model, model.error)
-    try:
-        return kind(scenario, model, **compute())
-    except ConfigError as problem:
-        return kind(scenario, model, problem)
+Compute = Callable[[Scenario, Model], Mapping[str, Any]]
+"""Fields of an answer for a scenario and its model. Raises ConfigError."""
 
 
-def attended(scenario: Scenario) -> Answer:
+def answering(kind: Callable[..., AnswerT]) -> Callable[[Compute], Callable[[Scenario], AnswerT]]:
+    """Makes what a function computes an answer of this kind; where the model or a ConfigError stands in its way, one
+    with that."""
+
+    def decorate(compute: Compute) -> Callable[[Scenario], AnswerT]:
+        @wraps(compute)
+        def calculate(scenario: Scenario) -> AnswerT:
+            model = read(scenario)
+            if model.error is not None or model.config is None:
+                return kind(scenario, model, model.error)
+            try:
+                return kind(scenario, model, **compute(scenario, model))
+            except ConfigError as problem:
+                return kind(scenario, model, problem)
+
+        return calculate
+
+    return decorate
+
+
+@answering(Answer)
+def attended(scenario: Scenario, model: Model) -> Mapping[str, Any]:
     """The model alone, under a workload and an engine's flags."""
-
-    def compute() -> Mapping[str, Any]:
-        checked(scenario.serving.workload)
-        scenario.serving.started()
-        return {}
-
-    return answered(Answer, scenario, read(scenario), compute)
+    checked(scenario.serving.workload)
+    scenario.serving.started()
+    return {}
 
 
-def weighed(scenario: Scenario, model: Model | None = None) -> Weighed:
-    """The model, served; by default the session's."""
-    model, choice = model or read(scenario), scenario.serving
-
-    def compute() -> Mapping[str, Any]:
-        serving, result = laid_out_report(
-            model.config or {},
-            architecture=model.architecture,
-            model=model.identifier(scenario),
-            workload=checked(choice.workload),
-            engine=choice.started(),
-            precision=model.precision(choice),
-            layout=choice.by_hand,
-            num_gpus=choice.num_gpus,
-            overhead=scenario.overhead,
-            gpus=scenario.chosen_gpus(),
-        )
-        return {"result": result, "laid_out": serving}
-
-    return answered(Weighed, scenario, model, compute)
+@answering(Weighed)
+def weighed(scenario: Scenario, model: Model) -> Mapping[str, Any]:
+    """The model, served."""
+    choice = scenario.serving
+    serving, result = laid_out_report(
+        model.config or {},
+        architecture=model.architecture,
+        model=model.identifier(scenario),
+        workload=checked(choice.workload),
+        engine=choice.started(),
+        precision=model.precision(choice),
+        layout=choice.by_hand,
+        num_gpus=choice.num_gpus,
+        overhead=scenario.overhead,
+        gpus=scenario.chosen_gpus(),
+    )
+    return {"result": result, "laid_out": serving}
 
 
-def trained(scenario: Scenario, model: Model | None = None) -> Trained:
-    """A training step of the model; by default the session's."""
-    model, choice = model or read(scenario), scenario.training
-
-    def compute() -> Mapping[str, Any]:
-        question = TrainingScenario(
-            workload=checked(choice.workload),
-            recipe=RECIPES[choice.recipe],
-            frozen=Precision(weights=choice.weights) if choice.weights else usual_base(choice.workload.method),
-            layout=checked(choice.layout),
-            overhead=scenario.overhead,
-            objective=choice.scored,
-            colocation=choice.generating,
-        )
-        step, result = laid_out_step(
-            model.config or {},
-            question,
-            architecture=model.architecture,
-            model=model.identifier(scenario),
-            gpus=scenario.chosen_gpus(),
-        )
-        return {"result": result, "step": step}
-
-    return answered(Trained, scenario, model, compute)
+@answering(Trained)
+def trained(scenario: Scenario, model: Model) -> Mapping[str, Any]:
+    """A training step of the model."""
+    choice = scenario.training
+    question = TrainingScenario(
+        workload=checked(choice.workload),
+        recipe=RECIPES[choice.recipe],
+        frozen=Precision(weights=choice.weights) if choice.weights else usual_base(choice.workload.method),
+        layout=checked(choice.layout),
+        overhead=scenario.overhead,
+        objective=choice.scored,
+        colocation=choice.generating,
+    )
+    step, result = laid_out_step(
+        model.config or {},
+        question,
+        architecture=model.architecture,
+        model=model.identifier(scenario),
+        gpus=scenario.chosen_gpus(),
+    )
+    return {"result": result, "step": step}
 
 
 Quantized = Reported[QuantizingReport]
 """The answer about a conversion."""
 
 
-def quantized(scenario: Scenario, model: Model | None = None) -> Quantized:
-    """The conversion of a model; by default of the session's."""
-    model = model or read(scenario)
-
-    def compute() -> Mapping[str, Any]:
-        report = quantizing_report(
-            model.config or {},
-            checked(scenario.quantizing),
-            gpus=scenario.chosen_gpus(),
-            model=model.identifier(scenario),
-        )
-        return {"result": report}
-
-    return answered(Quantized, scenario, model, compute)
+@answering(Quantized)
+def quantized(scenario: Scenario, model: Model) -> Mapping[str, Any]:
+    """The conversion of the model."""
+    choice, name = checked(scenario.quantizing), model.identifier(scenario)
+    return {"result": quantizing_report(model.config or {}, choice, gpus=scenario.chosen_gpus(), model=name)}

@@ -17,7 +17,6 @@ from calc.verify import (
     Comparison,
     MeasuredRow,
     Measurement,
-    Stored,
     closeness,
     compare,
     read_gguf,
@@ -102,11 +101,7 @@ def _from_hub(answer: Answer) -> Checkpoint | None:
 
 def _from_print_out(_: Answer) -> Checkpoint | None:
     text = example.pasted("printed", say("Paste what print(model) shows"), PRINTED)
-    if not text:
-        return None
-    printed = read_printed(text)
-    shapes = {name: Stored(None, shape, None) for name, shape in printed.shapes().items()}
-    return Checkpoint(tensors=shapes, unseen=printed.unseen)
+    return read_printed(text) if text else None
 
 
 def _from_file(answer: Answer) -> Checkpoint | None:

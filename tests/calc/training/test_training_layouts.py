@@ -58,6 +58,19 @@ def test_the_peak_is_that_of_every_depth(model, recipe, layout, work):
         assert max(peaks) == max(dot(alive.bytes, units) + dot(top.bytes, units) for alive, top in everywhere)
 
 
+@pytest.mark.parametrize(("layout", "copies", "width"), [({"ep": 8}, 4, 768), ({"ep": 4, "etp": 2}, 8, 384)])
+def test_tensor_parallel_ranks_share_the_copies_of_tokens_or_the_columns_of_experts(layout, copies, width):
+    """Bytes of a token in 16 bits, 48 layers of Qwen3-30B-A3B: 8 experts of 768 columns, of 2,048 inputs. Expert
+    parallelism over two tensor-parallel ranks leaves each half of the copies, expert tensor parallelism half of each
+    expert (Megatron-LM, `core/transformer/moe/README.md`)."""
+    layout = TrainingLayout(tp=2, dp=4, **layout)
+    step = training("Qwen/Qwen3-30B-A3B", "bf16", layout=layout)
+    *_, (_, alive, _, _) = step.stage(0, single=False).course.forward()
+    sizes = {name: sum(nbytes) for (name, *_), nbytes in alive.lines.items()}
+    assert sizes["copies of tokens"] == 48 * copies * 2048 * 2
+    assert sizes["gate and up"] == 48 * copies * 2 * width * 2
+
+
 @pytest.mark.parametrize(("recipe", "layout"), [("bf16", {"pp": 4}), ("autocast", {"pp": 4, "dp": 4, "zero": 3})])
 def test_equal_stages_weigh_the_same(recipe, layout):
     """The second and the third of four stages of eight equal layers each, with one micro-batch in flight."""

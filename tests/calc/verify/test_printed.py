@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calc import Architecture, ConfigError
-from calc.verify.printed import PrintedTensor, read_printed
+from calc.verify.printed import module_tree, read_printed
 from tests import load
 
 PRINTED = load("printed.json")
@@ -25,17 +25,17 @@ HIDDEN = {  # transformers 4.57: parameters of which it prints no size, by their
 
 def shapes_of(module):
     """The weights that one module shows, standing alone in a tree."""
-    return read_printed(f"Model(\n  (x): {module}\n  (e): Embedding(2, 2)\n)").shapes()
+    return read_printed(f"Model(\n  (x): {module}\n  (e): Embedding(2, 2)\n)").shapes
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["id"]) for row in PRINTED])
 def test_shows_what_the_class_holds(row):
     printed = read_printed(row["text"])
-    assert printed.parameters == row["shown"]
+    assert printed.elements == row["shown"]
     shown, held = Counter(), Counter()
-    for tensor in printed.tensors:
-        parts = ["N" if part == "{}" or part.isdecimal() else part for part in tensor.name.split(".")]
-        shown[".".join(parts), tensor.shape] += tensor.count
+    for name, shape in printed.shapes.items():
+        parts = ["N" if part.isdecimal() else part for part in name.split(".")]
+        shown[".".join(parts), shape] += 1
     for module in row["modules"]:
         for name, shape in module["tensors"].items():
             held[f"{module['module']}.{name}", tuple(shape)] += module["count"]
@@ -44,7 +44,7 @@ def test_shows_what_the_class_holds(row):
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row["id"]) for row in PRINTED_4])
 def test_shows_what_the_class_of_transformers_4_holds(row):
-    assert read_printed(row["text"]).parameters == row["untied"] - HIDDEN.get(row["id"], 0)
+    assert read_printed(row["text"]).elements == row["untied"] - HIDDEN.get(row["id"], 0)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_shows_what_the_class_of_transformers_4_holds(row):
 def test_names_are_those_of_the_config(version, model, hidden, tied):
     tensors = Architecture.from_config(CONFIGS[model]).tensors()
     ours = {name: tensor.shape for tensor in tensors if tensor.excluded_as is None for name in tensor.names()}
-    printed = read_printed(TEXTS[version, model]).shapes()
+    printed = read_printed(TEXTS[version, model]).shapes
     head = {"lm_head.weight": printed["lm_head.weight"]} if tied else {}
     assert printed == head | {name: shape for name, shape in ours.items() if not any(part in name for part in hidden)}
 
@@ -152,7 +152,7 @@ def test_kinds_of_modules(module, shapes):
 )
 def test_text_around_it_changes_nothing(text):
     plain, read = read_printed(QWEN), read_printed(text)
-    assert read.kind == "Qwen3ForCausalLM"
+    assert module_tree(text)[0].kind == "Qwen3ForCausalLM"
     assert read.tensors == plain.tensors
     assert read.unseen == plain.unseen
 
@@ -188,11 +188,11 @@ def test_adapters_stand_beside_the_weights():
       )
     )"""
     read = read_printed(lora)
-    q_proj = "model.layers.{}.q_proj"
-    assert read.tensors == (
-        PrintedTensor(f"{q_proj}.weight", (4096, 4096), ((0, 31),)),
-        PrintedTensor(f"{q_proj}.lora_A.default.weight", (64, 4096), ((0, 31),)),
-    )
+    names = [f"model.layers.{layer}.q_proj" for layer in range(32)]
+    assert read.shapes == {
+        **{f"{name}.weight": (4096, 4096) for name in names},
+        **{f"{name}.lora_A.default.weight": (64, 4096) for name in names},
+    }
     assert any("32 × Linear4bit" in note and "packed" in note for note in map(str, read.unseen))
     assert not any("no sizes" in note for note in map(str, read.unseen))
 
@@ -206,7 +206,7 @@ def test_adapters_stand_beside_the_weights():
     ],
 )
 def test_part_of_a_model_keeps_its_names(text, names):
-    assert list(read_printed(text).shapes()) == names
+    assert list(read_printed(text).shapes) == names
 
 
 @pytest.mark.parametrize(
@@ -305,8 +305,7 @@ def is_read_or_refused(text):
         assert 20 < len(str(error)) < 700
         return
     assert printed.tensors
-    assert all(size > 0 for tensor in printed.tensors for size in tensor.shape)
-    assert len(printed.shapes()) == sum(tensor.count for tensor in printed.tensors)
+    assert all(size > 0 for shape in printed.shapes.values() for size in shape)
 
 
 @given(st.text() | st.text("(): \n,=x-0129aL"))
@@ -332,4 +331,4 @@ def test_what_was_printed_is_what_is_read(path, size):
     for name in reversed(path):
         text = f"ModuleList(\n  ({name}): {'3 x ' if name == '1-3' else ''}{text}\n)"
     names = [".".join(path).replace("1-3", index) for index in (["1", "2", "3"] if "1-3" in path else ["0"])]
-    assert read_printed(text).shapes() == {f"{name}.weight": (size, 3) for name in names}
+    assert read_printed(text).shapes == {f"{name}.weight": (size, 3) for name in names}
