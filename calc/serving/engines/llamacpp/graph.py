@@ -17,7 +17,8 @@ Copies (`MicroBatch.add`, `MicroBatch.schedule`): weights and cache of the host 
 How layers join them is in src/models/*.cpp.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from calc.budget import spend
@@ -57,8 +58,8 @@ SINGLE_MIXERS = frozenset({"nemotron_h", "nemotron_h_moe", "mamba", "mamba2"})
 """Layers of a norm and one thing that it reads."""
 
 
-def forward(b: MicroBatch, layers: Sequence[int]) -> None:
-    """Embedding, some layers, and output."""
+def forward(b: MicroBatch, layers: Sequence[int], repeats: Mapping[int, int] = MappingProxyType({})) -> None:
+    """Embedding, some layers, and output. `repeats`: how often layers occur, from one to the next that is named."""
     whole, tokens = b.model.hidden, b.input("tokens", 4)
     b.input("embeddings given", 4 * whole * (1 + b.deep))
     state = given = b.add("embeddings", whole, tokens, on=HOST)
@@ -73,6 +74,8 @@ def forward(b: MicroBatch, layers: Sequence[int]) -> None:
         state = b.same("embeddings", state, places)
     for layer in layers:
         b.layer = layer
+        if layer in repeats:
+            b.repeats[state] = repeats[layer]
         state = layer_of(b, b.blocks[layer], state, last=layer == b.model.num_layers - 1)
         if layer < b.deep:
             state = b.same("state", state, b.view(given, whole))

@@ -1,7 +1,7 @@
 """Memory that llama.cpp sets up at start on every device and on the host: weights, cache, compute buffers."""
 
 from collections import Counter
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -29,8 +29,6 @@ from calc.serving.engines.sizes import DeviceBuffers
 
 COPIES = 4
 """Copies of every input of a device, where several work on successive batches (GGML_SCHED_MAX_COPIES)."""
-REPEATS, REPEATS_OF_EQUALS = 12, 3
-"""Layers of a kind on a device after which its buffer grows no more, where kinds alternate and where all are equal."""
 ROW = 512
 """Elements to which CUDA pads the last row of a quantized tensor."""
 
@@ -39,6 +37,7 @@ class Computed(NamedTuple):
     """Layers whose pass stands for that of all."""
 
     layers: tuple[int, ...]
+    repeats: Mapping[int, int]  # how often layers occur, from one to the next that is named
     placement: Placement  # on the devices that have some of them
     devices: tuple[int, ...]  # the one of these that stands for each device, the host last
     kinds: Hashable  # all that their steps depend on, but for the sizes of the context
@@ -75,30 +74,29 @@ class PlacedModel:
 
     @cached_property
     def computed(self) -> Computed:
-        """The first layers of each kind on every device, and the last one; of a model with recurrent states, which the
-        graph reads before the layers before them are through, all. Of devices between others that compute the same, the
-        first one."""
+        """Layers without those that repeat others; of devices between others that compute the same, the first one,
+        unless a layer's states are read, as the graph does, before the layers before it are through."""
         file, where, recurrent = self.file, self.placement, self.file.architecture.recurrent
         numbers = {layer: number for number, block in enumerate(self.blocks) for layer in block.runs_in}
         on_host, featured, last = where.on_host(file), deep(file.architecture), max(numbers)
         kinds = {x: (where.layers[x], numbers[x], x < featured, on_host[x]) for x in sorted(numbers)}
-        alternate = len({kind[1:] for layer, kind in kinds.items() if layer != last}) > 1
-        most = len(kinds) if recurrent else REPEATS if alternate else REPEATS_OF_EQUALS
-        seen, on_device = Counter[Hashable](), {device: list[int]() for device in where.places}
-        for layer, kind in kinds.items():
-            seen[kind] += 1
-            if layer == last or seen[kind] <= most:
-                on_device[kind[0]].append(layer)
+        kept, times = without_repeats(list(kinds.values()))
+        every = list(kinds)
+        repeats = {every[i]: n for i, n in times.items()}
+        on_device = {device: list[int]() for device in where.places}
+        for i in kept:
+            on_device[where.layers[every[i]]].append(every[i])
         layers, stands, firsts = on_device[HOST], {HOST: HOST}, dict[Hashable, int]()
         for device in range(where.devices):
             own = on_device[device]
             ends = device == where.output or not own or own[0] == 0 or where.layers[own[0] - 1] == HOST
-            what = device if ends or recurrent else tuple(kinds[layer][1:] for layer in own)
+            what = device if ends or recurrent else tuple((*kinds[layer][1:], repeats.get(layer)) for layer in own)
             layers = layers if what in firsts else layers + own
             stands[device] = firsts.setdefault(what, len(firsts))
         placement = where.on(stands, len(firsts))
-        steps = placement.output, len(firsts), tuple((placement.layers[x], *kinds[x][1:]) for x in layers)
-        return Computed(tuple(layers), placement, tuple(map(stands.__getitem__, where.places)), steps)
+        steps = tuple((placement.layers[x], *kinds[x][1:], repeats.get(x)) for x in layers)
+        devices = tuple(map(stands.__getitem__, where.places))
+        return Computed(tuple(layers), repeats, placement, devices, (placement.output, len(firsts), steps))
 
     def stored(self, device: int, kind: str, width: int, nbytes: int) -> int:
         """Bytes that a tensor of weights or cache takes on a device."""
@@ -170,7 +168,10 @@ class PlacedContext:
 
         def schedule() -> Schedule:
             batch = MicroBatch(file, computed.placement, shape, cuda=placed.cuda)
-            (prediction if placed.predicting else forward)(batch, computed.layers)
+            if placed.predicting:
+                prediction(batch, computed.layers)
+            else:
+                forward(batch, computed.layers, computed.repeats)
             return batch.schedule(copies)
 
         def buffers() -> tuple[Buffer, ...]:
@@ -239,6 +240,28 @@ class SlotCache(Cache):
             return sizes
         planned = zip(*(context.passes for context in contexts), strict=True)
         return [size + sum(buffer.size for buffer in buffers) for size, buffers in zip(sizes, planned, strict=True)]
+
+
+def without_repeats(kinds: Sequence[Hashable]) -> tuple[list[int], dict[int, int]]:
+    """Layers by number, without most of a period that occurs again and again, and how often those from one to the next
+    that is named occur. Of a period the first is kept, in which devices are given what they read in all; one that
+    occurs as often as there are more; and the last two, as some of a layer is done before the layers before it."""
+    kept, times, first, distinct = list[int](), dict[int, int](), 0, list(dict.fromkeys(kinds))
+    each = list(map(distinct.index, kinds))
+    while first < len(each):
+        most, period = 0, 1
+        for length in range(1, (len(each) - first) // 5 + 1):
+            stop = next(
+                (i for i in range(first, len(each) - length) if each[i] != each[i + length]), len(each) - length
+            )
+            if (more := (stop - first) // length - 3) * length > most * period:
+                most, period = more, length
+        repeated, stop = first + period, first + (2 if most else 1) * period
+        kept += range(first, stop)
+        first = stop + most * period
+        if most:
+            times |= {repeated: 1 + most, first: 1}
+    return kept, times
 
 
 def set_up(
