@@ -4,6 +4,7 @@ Read in llama.cpp 0c1e57098 (libllama 0.5.0, ggml 0.25.3), whose dry run (`--fit
 """
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
@@ -287,16 +288,17 @@ class LlamaCpp(Engine):
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
         """Bytes as they are stored; what the end of a row lacks of 512 elements is in the buffers. A projector lies on
         the first GPU."""
-        weights = [(1, LoadedWeights())]
+        sizes: Counter[str] = Counter()
         for piece in pieces:
-            tensor, nbytes, scales = piece.tensor, piece.nbytes * piece.a_layer, piece.scales * piece.a_layer
-            copies, loaded = copies_within(rank, tensor, stage), LoadedWeights(weights=nbytes - scales, scales=scales)
+            tensor, count = piece.tensor, piece.a_layer * copies_within(rank, piece.tensor, stage)
             if tensor.excluded_as == "vision":
-                copies, loaded = int(stage.start == 0), LoadedWeights(vision=piece.nbytes * tensor.count)
+                sizes["vision"] += piece.nbytes * tensor.count * (stage.start == 0)
             elif tensor.excluded_as == "multi_token_prediction":
-                loaded = LoadedWeights(draft=nbytes)
-            weights.append((copies, loaded))
-        return LoadedWeights.sum(weights)
+                sizes["draft"] += count * piece.nbytes
+            else:
+                sizes["weights"] += count * (piece.nbytes - piece.scales)
+                sizes["scales"] += count * piece.scales
+        return LoadedWeights(**sizes)
 
     def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
         if self.draft_model is None:

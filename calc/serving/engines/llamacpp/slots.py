@@ -23,7 +23,7 @@ from calc.serving.engines.llamacpp.micro_batch import (
     deep,
 )
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
-from calc.serving.engines.llamacpp.placement import HOST, Placement
+from calc.serving.engines.llamacpp.placement import EXPERTS, HOST, Placement
 from calc.serving.engines.loading import up_to
 from calc.serving.engines.sizes import DeviceBuffers
 
@@ -73,14 +73,36 @@ class PlacedModel:
         return sizes
 
     @cached_property
+    def largest_lent(self) -> int:
+        """Bytes of the largest matrix of experts on the host which the first GPU is given in a pass of many tokens; the
+        last layer may go on with few."""
+        if not self.cuda or not self.placement.devices:
+            return 0
+        layers = enumerate(self.file.layers[: self.file.architecture.num_layers - 1])
+        experts = [(weight, i) for i, layer in layers for name, weight in layer.items() if EXPERTS.match(name)]
+        return max((x.nbytes for x, i in experts if self.placement.of_weight(x.name, i) == HOST), default=0)
+
+    @cached_property
+    def graph_file(self) -> ModelFile:
+        """The file whose graph is that of this one. Where all weights are on devices, their types change nothing of
+        what is computed where: a device multiplies with weights of any."""
+        file, model = self.file, self.file.architecture
+        if not self.placement.all_on_devices:
+            return file
+        return model_file(model, Precision(), predicts=len(file.layers) > model.num_layers)
+
+    @cached_property
     def computed(self) -> Computed:
         """Layers without those that repeat others; of devices between others that compute the same, the first one,
         unless a layer's states are read, as the graph does, before the layers before it are through."""
-        file, where, recurrent = self.file, self.placement, self.file.architecture.recurrent
+        return self.graph_file.once(("computed", self.placement, self.predicting), self.compute)
+
+    def compute(self) -> Computed:
+        file, where, recurrent = self.graph_file, self.placement, self.file.architecture.recurrent
         numbers = {layer: number for number, block in enumerate(self.blocks) for layer in block.runs_in}
-        on_host, featured, last = where.on_host(file), deep(file.architecture), max(numbers)
+        on_host, featured = where.on_host(file), deep(file.architecture)
         kinds = {x: (where.layers[x], numbers[x], x < featured, on_host[x]) for x in sorted(numbers)}
-        kept, times = without_repeats(list(kinds.values()))
+        kept, times = without_repeats([*kinds.values()], lazy=not all(block.mixers for block in self.blocks))
         every = list(kinds)
         repeats = {every[i]: n for i, n in times.items()}
         on_device = {device: list[int]() for device in where.places}
@@ -157,13 +179,10 @@ class PlacedContext:
 
     @cached_property
     def passes(self) -> tuple[Buffer, ...]:
-        """The buffer of the largest pass on each device, the host's last. Where all weights are on devices, their types
-        change nothing of what is computed where: a device multiplies with weights of any."""
-        placed, file, sizes = self.model, self.model.file, self.sizes
-        computed, on_devices, shape = placed.computed, placed.placement.all_on_devices, sizes.structure
-        if on_devices:
-            file = model_file(file.architecture, Precision(), predicts=len(file.layers) > file.architecture.num_layers)
-        copies = COPIES if placed.placement.devices > 1 and on_devices and sizes.offload_cache else 1
+        """The buffer of the largest pass on each device, the host's last."""
+        placed, sizes, shape = self.model, self.sizes, self.sizes.structure
+        computed, file, where = placed.computed, placed.graph_file, placed.placement
+        copies = COPIES if where.devices > 1 and where.all_on_devices and sizes.offload_cache else 1
         alike = computed.kinds, placed.predicting, placed.cuda, copies
 
         def schedule() -> Schedule:
@@ -237,24 +256,27 @@ class SlotCache(Cache):
         contexts = self.contexts(batch, length)
         sizes = [sum(x.model.weights[i] + x.cache[i] for x in contexts) for i in self.model.placement.places]
         if not passes:
+            sizes[0] += self.model.largest_lent if contexts[0].sizes.tokens >= TAKEN_OVER else 0
             return sizes
         planned = zip(*(context.passes for context in contexts), strict=True)
         return [size + sum(buffer.size for buffer in buffers) for size, buffers in zip(sizes, planned, strict=True)]
 
 
-def without_repeats(kinds: Sequence[Hashable]) -> tuple[list[int], dict[int, int]]:
+def without_repeats(kinds: Sequence[Hashable], *, lazy: bool) -> tuple[list[int], dict[int, int]]:
     """Layers by number, without most of a period that occurs again and again, and how often those from one to the next
     that is named occur. Of a period the first is kept, in which devices are given what they read in all; one that
-    occurs as often as there are more; and the last two, as some of a layer is done before the layers before it."""
+    occurs as often as there are more; and the last, with the layer before it, behind which its inputs are read and its
+    run begins: where some layers have no mixer, with the period before it."""
     kept, times, first, distinct = list[int](), dict[int, int](), 0, list(dict.fromkeys(kinds))
     each = list(map(distinct.index, kinds))
     while first < len(each):
         most, period = 0, 1
-        for length in range(1, (len(each) - first) // 5 + 1):
+        for length in range(1, (len(each) - first) // 4 + 1):
             stop = next(
                 (i for i in range(first, len(each) - length) if each[i] != each[i + length]), len(each) - length
             )
-            if (more := (stop - first) // length - 3) * length > most * period:
+            more = (stop - first - (length if lazy else 1)) // length - 2
+            if more * length > most * period:
                 most, period = more, length
         repeated, stop = first + period, first + (2 if most else 1) * period
         kept += range(first, stop)
