@@ -1,7 +1,7 @@
 """Memory that llama.cpp sets up at start on every device and on the host: weights, cache, compute buffers."""
 
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -102,16 +102,12 @@ class PlacedModel:
         numbers = {layer: number for number, block in enumerate(self.blocks) for layer in block.runs_in}
         on_host, featured = where.on_host(file), deep(file.architecture)
         kinds = {x: (where.layers[x], numbers[x], x < featured, on_host[x]) for x in sorted(numbers)}
-        kept, times = without_repeats([*kinds.values()], lazy=not all(block.mixers for block in self.blocks))
-        every = list(kinds)
-        repeats = {every[i]: n for i, n in times.items()}
-        on_device = {device: list[int]() for device in where.places}
-        for i in kept:
-            on_device[where.layers[every[i]]].append(every[i])
-        layers, stands, firsts = on_device[HOST], {HOST: HOST}, dict[Hashable, int]()
+        kept, repeats = without_repeats(kinds, lazy=not all(block.mixers for block in self.blocks))
+        layers, stands, firsts = [x for x in kept if where.layers[x] == HOST], {HOST: HOST}, dict[Hashable, int]()
+        last = where.output, where.layers[max(kinds)]
         for device in range(where.devices):
-            own = on_device[device]
-            ends = device == where.output or not own or own[0] == 0 or where.layers[own[0] - 1] == HOST
+            own = [x for x in kept if where.layers[x] == device]
+            ends = device in last or not own or own[0] == 0 or where.layers[own[0] - 1] == HOST
             what = device if ends or recurrent else tuple((*kinds[layer][1:], repeats.get(layer)) for layer in own)
             layers = layers if what in firsts else layers + own
             stands[device] = firsts.setdefault(what, len(firsts))
@@ -262,27 +258,26 @@ class SlotCache(Cache):
         return [size + sum(buffer.size for buffer in buffers) for size, buffers in zip(sizes, planned, strict=True)]
 
 
-def without_repeats(kinds: Sequence[Hashable], *, lazy: bool) -> tuple[list[int], dict[int, int]]:
+def without_repeats(kinds: Mapping[int, Hashable], *, lazy: bool) -> tuple[list[int], dict[int, int]]:
     """Layers by number, without most of a period that occurs again and again, and how often those from one to the next
     that is named occur. Of a period the first is kept, in which devices are given what they read in all; one that
     occurs as often as there are more; and the last, with the layer before it, behind which its inputs are read and its
     run begins: where some layers have no mixer, with the period before it."""
-    kept, times, first, distinct = list[int](), dict[int, int](), 0, list(dict.fromkeys(kinds))
-    each = list(map(distinct.index, kinds))
-    while first < len(each):
+    layers, each, kept, times, at = list(kinds), list(kinds.values()), list[int](), dict[int, int](), 0
+    while at < len(each):
         most, period = 0, 1
-        for length in range(1, (len(each) - first) // 4 + 1):
-            stop = next(
-                (i for i in range(first, len(each) - length) if each[i] != each[i + length]), len(each) - length
-            )
-            more = (stop - first - (length if lazy else 1)) // length - 2
+        for length in range(1, (len(each) - at) // 4 + 1):
+            stop = at
+            while stop + length < len(each) and each[stop] == each[stop + length]:
+                stop += 1
+            more = (stop - at - (length if lazy else 1)) // length - 2
             if more * length > most * period:
                 most, period = more, length
-        repeated, stop = first + period, first + (2 if most else 1) * period
-        kept += range(first, stop)
-        first = stop + most * period
+        repeated, stop = at + period, at + (2 if most else 1) * period
+        kept += layers[at:stop]
+        at = stop + most * period
         if most:
-            times |= {repeated: 1 + most, first: 1}
+            times |= {layers[repeated]: 1 + most, layers[at]: 1}
     return kept, times
 
 
