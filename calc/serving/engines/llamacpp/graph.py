@@ -48,8 +48,10 @@ from calc.serving.engines.llamacpp.placement import COPIED, HOST, reads_factors
 MOST_WEIGHTED = 15
 """Experts of a token whose outputs one kernel of CUDA adds up."""
 # What the graph of a family does that its tensors do not tell, by `general.architecture`
-PARALLEL = frozenset({"cohere2", "command-r", "falcon", "gptj", "gptneox", "phi2"})
-"""Attention and feed-forward read the same state."""
+ATTENTION, FED, STATE = range(3)
+PARALLEL = dict.fromkeys(("cohere2", "command-r", "gptj", "gptneox"), (FED, STATE, ATTENTION))
+PARALLEL |= {"falcon": (FED, ATTENTION, STATE), "phi2": (ATTENTION, FED, STATE)}
+"""Attention and feed-forward read the same state; the order in which they are added."""
 STATE_FIRST = frozenset({"jamba", "lfm2", "lfm2moe"})
 """The state is the first of the two that are added."""
 STATE_BEFORE_FED = STATE_FIRST | {"phi3"}
@@ -126,10 +128,11 @@ def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> P
     else:
         made = mixed(b, block.mixers[0], normed) if block.mixers else fed(b, block, normed)
     if b.kind in PARALLEL:
-        normed = b.norm(state, "ffn_norm") if b.has("ffn_norm.weight") else normed
         if last:
             made, state, normed = b.wanted(made, state, normed)
-        return b.same("state", b.same("state", fed(b, block, normed), made), state)
+        parts = made, fed(b, block, b.norm(state, "ffn_norm") if b.has("ffn_norm.weight") else normed), state
+        first, second, third = (parts[part] for part in PARALLEL[b.kind])
+        return b.same("state", b.same("state", first, second), third)
     if last:
         made, state = b.wanted(made, state)
     if after:
