@@ -56,6 +56,8 @@ STATE_FIRST = frozenset({"jamba", "lfm2", "lfm2moe"})
 """The state is the first of the two that are added."""
 STATE_BEFORE_FED = STATE_FIRST | {"phi3"}
 """The state is the first of the two that are added behind the feed-forward."""
+BESIDE_ATTENTION = frozenset({"stablelm"})
+"""The feed-forward reads what attention reads where it has no norm of its own."""
 SINGLE_MIXERS = frozenset({"nemotron_h", "nemotron_h_moe", "mamba", "mamba2"})
 """Layers of a norm and one thing that it reads."""
 
@@ -134,21 +136,22 @@ def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> P
         first, second, third = (parts[part] for part in PARALLEL[b.kind])
         return b.same("state", b.same("state", first, second), third)
     if last:
-        made, state = b.wanted(made, state)
+        made, state, normed = b.wanted(made, state, normed)
     if after:
         made = b.norm(made, "post_attention_norm")
     state = b.same("state", *((state, made) if b.kind in STATE_FIRST else (made, state)))
     if b.kind in SINGLE_MIXERS:
         return state
-    out = fed_after_norm(b, block, state)
+    out = fed_after_norm(b, block, state, normed)
     if after:
         out = b.norm(out, "post_ffw_norm")
     state = b.same("state", *((state, out) if b.kind in STATE_BEFORE_FED else (out, state)))
     return b.same("state", state, by="layer_output_scale.weight") if b.has("layer_output_scale.weight") else state
 
 
-def fed_after_norm(b: MicroBatch, block: Block, state: PassTensor) -> PassTensor:
-    """The feed-forward of the normed state, by what norm the file has; Gemma 4 has a dense one next to experts."""
+def fed_after_norm(b: MicroBatch, block: Block, state: PassTensor, normed: PassTensor) -> PassTensor:
+    """The feed-forward of the normed state, by what norm the file has; Gemma 4 has a dense one next to experts.
+    `normed` is what attention reads."""
     moe = block.moe
     if moe is not None and moe.parallel_mlp is not None:
         scaled = b.same("norm", b.same("norm", state), by="ffn_gate_inp.scale")
@@ -157,6 +160,8 @@ def fed_after_norm(b: MicroBatch, block: Block, state: PassTensor) -> PassTensor
         return b.same("feed-forward", out, b.norm(made, "post_ffw_norm_2"))
     if b.has("ffn_norm.weight"):
         return fed(b, block, b.norm(state, "ffn_norm"))
+    if b.kind in BESIDE_ATTENTION:
+        return fed(b, block, normed)
     return fed(b, block, state if b.has("post_ffw_norm.weight") else b.norm(state, "post_attention_norm"))
 
 
@@ -285,7 +290,7 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> PassTensor:
         others = [other for block in b.model.blocks for other in block.mixers]
         rotated = rotated and all(window_of(other, b.model) is None for other in others)
     turned_keys, turned_values = turns(b.context.type_k, d), turns(b.context.type_v, d_v)
-    positions, projected = b.input("positions", 4), dict[str, PassTensor]()
+    projected = dict[str, PassTensor]()
     factors = [b.weight(name) for name in b.file.outside if name in COPIED][: reads_factors(b.model, mixer)]
 
     def turned(x: PassTensor, what: str, side: int) -> PassTensor:
@@ -301,7 +306,7 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> PassTensor:
         if mixer.qk_norm != "none" and b.has(f"{name}_norm.weight"):
             made = b.norm(made, f"{name}_norm")
         if (rotated and name != "attn_v") or (packed and turns):
-            made = b.add("rotated", elements, made, positions, *factors, over=True)
+            made = b.add("rotated", elements, made, b.input("positions", 4), *factors, over=True)
         if not turns:
             return made
         return turned(made, "turning of values", TURN) if name == "attn_v" else turned(made, "turning of keys", d & -d)
