@@ -206,6 +206,8 @@ class MicroBatch:
         times = 1
         for step in self.steps:
             device = step.device or 0
+            if device == HOST and step.rows.scratch:
+                step.rows = step.rows._replace(scratch=0)
             foreign = [x for x in step.reads if (x.whole or x).device != device]
             if order and (order[-1].device != device or (behind > run and any(x.weight for x in foreign))):
                 run = behind = len(order)
