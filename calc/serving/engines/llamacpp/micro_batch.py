@@ -222,13 +222,17 @@ class MicroBatch:
                 step.reads = [copied[x, device][0] if x in foreign else x for x in step.reads]
             order.append(step)
             times = self.repeats.get(step, times)
-        inputs = [*self.inputs.values()]
-        for tensor in inputs if pipelined else ():
-            tensor.fixed = True
-        given = [PassTensor(x.rows, device=HOST) for x in inputs for _ in range(copies)] if pipelined else inputs
-        return Schedule.of(chain(given, *copied.values()) if pipelined else given, order, self.repeats, self.alignments)
+        given = [*self.inputs.values()]
+        if pipelined:
+            for tensor in given:
+                tensor.fixed = True
+            given = [PassTensor(x.rows, device=HOST) for x in given for _ in range(copies)]
+            given += chain.from_iterable(copied.values())
+        return Schedule.of(given, order, self.repeats, self.alignments)
 
 
+Span = tuple[float, float]
+"""Start and stop of a tensor, or of a gap."""
 Step = tuple[int, int | None, tuple[int, ...], tuple[int, ...]]
 """The device of a step, and tensors by their numbers: the one it makes (None: it writes into what lies in a buffer of
 its own), those that this may be written over, and those that are read for the last time."""
@@ -250,7 +254,7 @@ class Schedule(NamedTuple):
         repeats: Mapping[PassTensor, int],
         alignments: tuple[int, ...],
     ) -> "Schedule":
-        """A schedule of the steps in `order`. `given` tensors are there before them, `fixed` ones to the end."""
+        """Steps in `order`, some of which `repeats`. `given` tensors are there before them, `fixed` ones to the end."""
         numbers, last_read = dict[PassTensor, int](), {x.whole or x: step for step in order for x in step.reads}
         steps: list[Step] = [(x.device or 0, numbers.setdefault(x, len(numbers)), (), ()) for x in given]
         parts = [(1, steps)]
@@ -284,7 +288,7 @@ class Schedule(NamedTuple):
         memory = [DeviceMemory(alignment) for alignment in self.alignments]
         memory_of = [memory[HOST]] * len(sizes)
         for times, steps in self.parts:
-            begun = list[list[tuple[Spans, list[Span]]]]()
+            begun = list[list[tuple[dict[int, Span], list[Span]]]]()
             count = sum(made is not None for _, made, *_ in steps) if times > 1 else 0
             while times:
                 if times > 1:
@@ -310,20 +314,15 @@ class Schedule(NamedTuple):
         return tuple(pool.buffer([self.kinds[kind].name for kind in self.tensors], sizes) for pool in memory)
 
 
-Span = tuple[float, float]
-"""Start and stop of a tensor, or of a gap."""
-Spans = dict[int, Span]
-
-
 @dataclass(slots=True)
 class DeviceMemory:
     """The buffer of one device while tensors are placed in it, by their numbers (ggml-alloc.c: ggml_dyn_tallocr)."""
 
     alignment: int
     size: int = 0
-    alive: Spans = field(default_factory=dict)
+    alive: dict[int, Span] = field(default_factory=dict)
     gaps: list[Span] = field(default_factory=lambda: [(0, inf)])
-    peak: Spans = field(default_factory=dict)
+    peak: dict[int, Span] = field(default_factory=dict)
     """Tensors that are alive when it is largest."""
 
     def place(self, tensor: int, nbytes: int) -> None:
