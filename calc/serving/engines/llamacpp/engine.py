@@ -31,7 +31,6 @@ from calc.serving.engines.llamacpp.context import PADDING
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.graph import unknown_mixers
 from calc.serving.engines.llamacpp.launch import GGUFSource, ModelStart
-from calc.serving.engines.llamacpp.micro_batch import Buffer
 from calc.serving.engines.llamacpp.options import CACHE_TYPES, CacheType, LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, ON_HOST
 from calc.serving.engines.llamacpp.slots import SlotCache, placed, set_up
@@ -50,6 +49,7 @@ LOADS = (
 PREDICTING = frozenset({"glm4_moe", "glm4v_moe_text", "glm4_moe_lite", "qwen3_5_text", "qwen3_5_moe_text"})
 """Families whose layer for multi-token prediction is converted and run (`graph_mtp` in src/models), of those whose
 graph is built here."""
+WHAT = Message("the largest pass")
 CLOSE_VOCABULARY = 128
 """Tokens by which a draft model's vocabulary may differ (SPEC_VOCAB_MAX_SIZE_DIFFERENCE)."""
 
@@ -344,15 +344,20 @@ class LlamaCpp(Engine):
         return set_up(laid_out.whole, laid_out.precision, self.options, laid_out.layout.pp, self.draft_model)
 
     def stage_peaks(self, setup: Setup, stage: int, work: Workload, write: Numbers = NUMBERS) -> list[StagePeak]:
-        """All buffers are there from the start on."""
+        """All buffers are there from the start on: that of a pass, with the tensors that stand in it at its peak and
+        the gaps between them, and one of a pass of what guesses tokens."""
         cache = setup.cache
         assert isinstance(cache, SlotCache)
         if stage >= cache.model.placement.devices:
             return [StagePeak(0, Peak(WHAT, {}))]
         model, *others = cache.contexts(work.batch, work.context)
-        guessing = sum(other.passes[stage].size for other in others)
-        cached = cache.required_bytes(stage, work.batch, work.context)
-        return [StagePeak(cached, largest_pass(model.passes[stage], guessing, write))]
+        buffer = model.passes[stage]
+        sizes = Counter(buffer.peak)
+        sizes["gaps and padding"] = buffer.size - sizes.total()
+        sizes["the largest pass of what guesses tokens"] = sum(other.passes[stage].size for other in others)
+        named = write.named if isinstance(write, Symbols) else lambda name, size, unit: size
+        tensors = {name: named(name, size, "bytes") for name, size in sizes.items() if size}
+        return [StagePeak(cache.required_bytes(stage, work.batch, work.context), Peak(WHAT, tensors))]
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         return {"cuda_context": CUDA_CONTEXT}
@@ -366,20 +371,3 @@ class LlamaCpp(Engine):
         for size in (256, 128):
             if size < limits.step_tokens:
                 yield {"ubatch_size": size}
-
-
-def largest_pass(buffer: Buffer, guessing: int, write: Numbers) -> Peak:
-    """The tensors that stand in the buffer of a pass at its peak, and the gaps between them; `guessing` is the
-    buffer, of its own, of a pass of what guesses tokens."""
-    sizes = {name: size for name, size in buffer.peak.items() if size}
-    left = buffer.size - sum(sizes.values())
-    if left:
-        sizes["gaps and padding"] = left
-    if guessing:
-        sizes["the largest pass of what guesses tokens"] = guessing
-    if isinstance(write, Symbols):
-        return Peak(WHAT, {name: write.named(name, size, "bytes") for name, size in sizes.items()})
-    return Peak(WHAT, sizes)
-
-
-WHAT = Message("the largest pass")

@@ -91,14 +91,17 @@ class PlacedModel:
             return file
         return model_file(model, Precision(), predicts=len(file.layers) > model.num_layers)
 
-    @cached_property
-    def computed(self) -> Computed:
+    def computed(self, context: ContextSizes) -> Computed:
         """Layers without those that repeat others; of devices between others that compute the same, the first one,
-        unless a layer's states are read, as the graph does, before the layers before it are through."""
-        return self.graph_file.once(("computed", self.placement, self.predicting), self.compute)
+        unless a layer's states are read, as the graph does, before the layers before it are through, or the host
+        attends for a device that has no kernel."""
+        mixers = [mixer for block in self.blocks for mixer in block.attentions]
+        lacking = self.cuda and context.flash and not all(has_flash_kernel(mixer, context) for mixer in mixers)
+        alone = self.file.architecture.recurrent or lacking
+        return self.graph_file.once(("computed", self.placement, self.predicting, alone), lambda: self.compute(alone))
 
-    def compute(self) -> Computed:
-        file, where, recurrent = self.graph_file, self.placement, self.file.architecture.recurrent
+    def compute(self, alone: bool) -> Computed:
+        file, where = self.graph_file, self.placement
         numbers = {layer: number for number, block in enumerate(self.blocks) for layer in block.runs_in}
         on_host, featured = where.on_host(file), deep(file.architecture)
         kinds = {x: (where.layers[x], numbers[x], x < featured, on_host[x]) for x in sorted(numbers)}
@@ -108,7 +111,7 @@ class PlacedModel:
         for device in range(where.devices):
             own = [x for x in kept if where.layers[x] == device]
             ends = device in last or not own or own[0] == 0 or where.layers[own[0] - 1] == HOST
-            what = device if ends or recurrent else tuple((*kinds[layer][1:], repeats.get(layer)) for layer in own)
+            what = device if ends or alone else tuple((*kinds[layer][1:], repeats.get(layer)) for layer in own)
             layers = layers if what in firsts else layers + own
             stands[device] = firsts.setdefault(what, len(firsts))
         placement = where.on(stands, len(firsts))
@@ -127,9 +130,8 @@ class PlacedModel:
         """A context of it, without flash attention where a layer's device would not compute it, unless it is asked for
         or values are quantized, which need it."""
         automatic = options.flash_attn == "auto" and BLOCKS[context.type_v][0] == 1
-        return PlacedContext(
-            self, replace(context, flash=False) if automatic and self.lacks_flash(context) else context
-        )
+        lacking = automatic and self.lacks_flash(context)
+        return PlacedContext(self, replace(context, flash=False) if lacking else context)
 
     def lacks_flash(self, context: ContextSizes) -> bool:
         """Whether a layer attends elsewhere than on its device: for want of a kernel, because the first GPU takes over
@@ -177,7 +179,7 @@ class PlacedContext:
     def passes(self) -> tuple[Buffer, ...]:
         """The buffer of the largest pass on each device, the host's last."""
         placed, sizes, shape = self.model, self.sizes, self.sizes.structure
-        computed, file, where = placed.computed, placed.graph_file, placed.placement
+        computed, file, where = placed.computed(sizes), placed.graph_file, placed.placement
         copies = COPIES if where.devices > 1 and where.all_on_devices and sizes.offload_cache else 1
         alike = computed.kinds, placed.predicting, placed.cuda, copies
 
