@@ -63,7 +63,7 @@ SINGLE_MIXERS = frozenset({"nemotron_h", "nemotron_h_moe", "mamba", "mamba2"})
 
 
 def forward(b: MicroBatch, layers: Sequence[int], repeats: Mapping[int, int] = MappingProxyType({})) -> None:
-    """Embedding, some layers, and output. `repeats`: how often layers occur, from one to the next that is named."""
+    """Embedding, some layers, and output. `repeats`: times that layers occur, from one to the next that is named."""
     whole, tokens = b.model.hidden, b.input("tokens", 4)
     b.input("embeddings given", 4 * whole * (1 + b.deep))
     state = given = b.add("embeddings", whole, tokens, on=HOST)

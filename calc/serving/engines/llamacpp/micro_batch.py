@@ -90,7 +90,7 @@ class MicroBatch:
         self.steps: list[PassTensor] = []
         self.inputs: dict[tuple[str, int | None], PassTensor] = {}
         self.repeats: dict[PassTensor, int] = {}
-        """How often the steps behind a state occur, up to the next state that is named here."""
+        """Times that the steps behind a state occur, up to the next state that is named here."""
 
     @property
     def cache_device(self) -> int:
@@ -233,7 +233,7 @@ class MicroBatch:
 
 Span = tuple[float, float]
 """Start and stop of a tensor, or of a gap."""
-Step = tuple[int, int | None, tuple[int, ...], tuple[int, ...]]
+PassStep = tuple[int, int | None, tuple[int, ...], tuple[int, ...]]
 """The device of a step, and tensors by their numbers: the one it makes (None: it writes into what lies in a buffer of
 its own), those that this may be written over, and those that are read for the last time."""
 
@@ -244,7 +244,7 @@ class Schedule(NamedTuple):
     alignments: tuple[int, ...]  # bytes, of each device, the host last
     kinds: tuple[Rows, ...]
     tensors: tuple[int, ...]  # the kind of each that is placed, by number
-    parts: tuple[tuple[int, tuple[Step, ...]], ...]  # times that they occur, one after the other
+    parts: tuple[tuple[int, tuple[PassStep, ...]], ...]  # times that they occur, one after the other
 
     @classmethod
     def of(
@@ -256,7 +256,7 @@ class Schedule(NamedTuple):
     ) -> "Schedule":
         """Steps in `order`, some of which `repeats`. `given` tensors are there before them, `fixed` ones to the end."""
         numbers, last_read = dict[PassTensor, int](), {x.whole or x: step for step in order for x in step.reads}
-        steps: list[Step] = [(x.device or 0, numbers.setdefault(x, len(numbers)), (), ()) for x in given]
+        steps: list[PassStep] = [(x.device or 0, numbers.setdefault(x, len(numbers)), (), ()) for x in given]
         parts = [(1, steps)]
         for step in order:
             last, over = list[int](), list[int]()

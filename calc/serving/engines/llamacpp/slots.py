@@ -37,7 +37,7 @@ class Computed(NamedTuple):
     """Layers whose pass stands for that of all."""
 
     layers: tuple[int, ...]
-    repeats: Mapping[int, int]  # how often layers occur, from one to the next that is named
+    repeats: Mapping[int, int]  # times that layers occur, from one to the next that is named
     placement: Placement  # on the devices that have some of them
     devices: tuple[int, ...]  # the one of these that stands for each device, the host last
     kinds: Hashable  # all that their steps depend on, but for the sizes of the context
@@ -105,11 +105,11 @@ class PlacedModel:
         numbers = {layer: number for number, block in enumerate(self.blocks) for layer in block.runs_in}
         on_host, featured = where.on_host(file), deep(file.architecture)
         kinds = {x: (where.layers[x], numbers[x], x < featured, on_host[x]) for x in sorted(numbers)}
-        kept, repeats = without_repeats(kinds, lazy=not all(block.mixers for block in self.blocks))
-        layers, stands, firsts = [x for x in kept if where.layers[x] == HOST], {HOST: HOST}, dict[Hashable, int]()
+        distinct, repeats = without_repeats(kinds, lazy=not all(block.mixers for block in self.blocks))
+        layers, stands, firsts = [x for x in distinct if where.layers[x] == HOST], {HOST: HOST}, dict[Hashable, int]()
         last = where.output, where.layers[max(kinds)]
         for device in range(where.devices):
-            own = [x for x in kept if where.layers[x] == device]
+            own = [x for x in distinct if where.layers[x] == device]
             ends = device in last or not own or own[0] == 0 or where.layers[own[0] - 1] == HOST
             what = device if ends or alone else tuple((*kinds[layer][1:], repeats.get(layer)) for layer in own)
             layers = layers if what in firsts else layers + own
@@ -261,11 +261,11 @@ class SlotCache(Cache):
 
 
 def without_repeats(kinds: Mapping[int, Hashable], *, lazy: bool) -> tuple[list[int], dict[int, int]]:
-    """Layers by number, without most of a period that occurs again and again, and how often those from one to the next
-    that is named occur. Of a period the first is kept, in which devices are given what they read in all; one that
+    """Layers by number, without most of a period that occurs again and again, and the times that those from one to the
+    next that is named occur. Of a period the first is kept, in which devices are given what they read in all; one that
     occurs as often as there are more; and the last, with the layer before it, behind which its inputs are read and its
     run begins: where some layers have no mixer, with the period before it."""
-    layers, each, kept, times, at = list(kinds), list(kinds.values()), list[int](), dict[int, int](), 0
+    layers, each, distinct, times, at = list(kinds), list(kinds.values()), list[int](), dict[int, int](), 0
     while at < len(each):
         most, period = 0, 1
         for length in range(1, (len(each) - at) // 4 + 1):
@@ -276,11 +276,11 @@ def without_repeats(kinds: Mapping[int, Hashable], *, lazy: bool) -> tuple[list[
             if more * length > most * period:
                 most, period = more, length
         repeated, stop = at + period, at + (2 if most else 1) * period
-        kept += layers[at:stop]
+        distinct += layers[at:stop]
         at = stop + most * period
         if most:
             times |= {layers[repeated]: 1 + most, layers[at]: 1}
-    return kept, times
+    return distinct, times
 
 
 def set_up(
