@@ -4,6 +4,7 @@ Read in llama.cpp 0c1e57098 (libllama 0.5.0, ggml 0.25.3), whose dry run (`--fit
 """
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf
@@ -30,7 +31,6 @@ from calc.serving.engines.llamacpp.context import PADDING
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
 from calc.serving.engines.llamacpp.graph import unknown_mixers
 from calc.serving.engines.llamacpp.launch import GGUFSource, ModelStart
-from calc.serving.engines.llamacpp.micro_batch import Buffer
 from calc.serving.engines.llamacpp.options import CACHE_TYPES, CacheType, LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, ON_HOST
 from calc.serving.engines.llamacpp.slots import SlotCache, placed, set_up
@@ -49,6 +49,7 @@ LOADS = (
 PREDICTING = frozenset({"glm4_moe", "glm4v_moe_text", "glm4_moe_lite", "qwen3_5_text", "qwen3_5_moe_text"})
 """Families whose layer for multi-token prediction is converted and run (`graph_mtp` in src/models), of those whose
 graph is built here."""
+WHAT = Message("the largest pass")
 CLOSE_VOCABULARY = 128
 """Tokens by which a draft model's vocabulary may differ (SPEC_VOCAB_MAX_SIZE_DIFFERENCE)."""
 
@@ -287,16 +288,17 @@ class LlamaCpp(Engine):
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
         """Bytes as they are stored; what the end of a row lacks of 512 elements is in the buffers. A projector lies on
         the first GPU."""
-        weights = [(1, LoadedWeights())]
+        sizes: Counter[str] = Counter()
         for piece in pieces:
-            tensor, nbytes, scales = piece.tensor, piece.nbytes * piece.a_layer, piece.scales * piece.a_layer
-            copies, loaded = copies_within(rank, tensor, stage), LoadedWeights(weights=nbytes - scales, scales=scales)
+            tensor, count = piece.tensor, piece.a_layer * copies_within(rank, piece.tensor, stage)
             if tensor.excluded_as == "vision":
-                copies, loaded = int(stage.start == 0), LoadedWeights(vision=piece.nbytes * tensor.count)
+                sizes["vision"] += piece.nbytes * tensor.count * (stage.start == 0)
             elif tensor.excluded_as == "multi_token_prediction":
-                loaded = LoadedWeights(draft=nbytes)
-            weights.append((copies, loaded))
-        return LoadedWeights.sum(weights)
+                sizes["draft"] += count * piece.nbytes
+            else:
+                sizes["weights"] += count * (piece.nbytes - piece.scales)
+                sizes["scales"] += count * piece.scales
+        return LoadedWeights(**sizes)
 
     def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
         if self.draft_model is None:
@@ -342,15 +344,20 @@ class LlamaCpp(Engine):
         return set_up(laid_out.whole, laid_out.precision, self.options, laid_out.layout.pp, self.draft_model)
 
     def stage_peaks(self, setup: Setup, stage: int, work: Workload, write: Numbers = NUMBERS) -> list[StagePeak]:
-        """All buffers are there from the start on."""
+        """All buffers are there from the start on: that of a pass, with the tensors that stand in it at its peak and
+        the gaps between them, and one of a pass of what guesses tokens."""
         cache = setup.cache
         assert isinstance(cache, SlotCache)
         if stage >= cache.model.placement.devices:
             return [StagePeak(0, Peak(WHAT, {}))]
         model, *others = cache.contexts(work.batch, work.context)
-        guessing = sum(other.passes[stage].size for other in others)
-        cached = cache.required_bytes(stage, work.batch, work.context)
-        return [StagePeak(cached, largest_pass(model.passes[stage], guessing, write))]
+        buffer = model.passes[stage]
+        sizes = Counter(buffer.peak)
+        sizes["gaps and padding"] = buffer.size - sizes.total()
+        sizes["the largest pass of what guesses tokens"] = sum(other.passes[stage].size for other in others)
+        named = write.named if isinstance(write, Symbols) else lambda name, size, unit: size
+        tensors = {name: named(name, size, "bytes") for name, size in sizes.items() if size}
+        return [StagePeak(cache.required_bytes(stage, work.batch, work.context), Peak(WHAT, tensors))]
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         return {"cuda_context": CUDA_CONTEXT}
@@ -364,20 +371,3 @@ class LlamaCpp(Engine):
         for size in (256, 128):
             if size < limits.step_tokens:
                 yield {"ubatch_size": size}
-
-
-def largest_pass(buffer: Buffer, guessing: int, write: Numbers) -> Peak:
-    """The tensors that stand in the buffer of a pass at its peak, and the gaps between them; `guessing` is the
-    buffer, of its own, of a pass of what guesses tokens."""
-    sizes = {name: size for name, size in buffer.peak.items() if size}
-    left = buffer.size - sum(sizes.values())
-    if left:
-        sizes["gaps and padding"] = left
-    if guessing:
-        sizes["the largest pass of what guesses tokens"] = guessing
-    if isinstance(write, Symbols):
-        return Peak(WHAT, {name: write.named(name, size, "bytes") for name, size in sizes.items()})
-    return Peak(WHAT, sizes)
-
-
-WHAT = Message("the largest pass")

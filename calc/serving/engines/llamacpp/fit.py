@@ -54,9 +54,8 @@ class Offloading:
         draft: Architecture | None = None,
     ) -> None:
         whole = layers_of(architecture, predicts=options.predicts) + 1
-        every = (
-            whole if isinstance(options.n_gpu_layers, int) else None
-        )  # a number takes the place of one that is stated
+        # a number takes the place of one that is stated
+        every = whole if isinstance(options.n_gpu_layers, int) else None
         free = {"n_gpu_layers": every, "n_cpu_moe": 0, "cpu_moe": False, "tensor_split": None, "override_tensor": None}
         self.model, self.precision, self.room, self.batch, self.draft = architecture, precision, room, batch, draft
         self.options = options.model_copy(update=free if room.gpus else free | {"device": "none"})

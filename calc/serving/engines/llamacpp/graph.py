@@ -17,7 +17,8 @@ Copies (`MicroBatch.add`, `MicroBatch.schedule`): weights and cache of the host 
 How layers join them is in src/models/*.cpp.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from calc.budget import spend
@@ -47,18 +48,22 @@ from calc.serving.engines.llamacpp.placement import COPIED, HOST, reads_factors
 MOST_WEIGHTED = 15
 """Experts of a token whose outputs one kernel of CUDA adds up."""
 # What the graph of a family does that its tensors do not tell, by `general.architecture`
-PARALLEL = frozenset({"cohere2", "command-r", "falcon", "gptj", "gptneox", "phi2"})
-"""Attention and feed-forward read the same state."""
+ATTENTION, FED, STATE = range(3)
+PARALLEL = dict.fromkeys(("cohere2", "command-r", "gptj", "gptneox"), (FED, STATE, ATTENTION))
+PARALLEL |= {"falcon": (FED, ATTENTION, STATE), "phi2": (ATTENTION, FED, STATE)}
+"""Attention and feed-forward read the same state; the order in which they are added."""
 STATE_FIRST = frozenset({"jamba", "lfm2", "lfm2moe"})
 """The state is the first of the two that are added."""
 STATE_BEFORE_FED = STATE_FIRST | {"phi3"}
 """The state is the first of the two that are added behind the feed-forward."""
+BESIDE_ATTENTION = frozenset({"stablelm"})
+"""The feed-forward reads what attention reads where it has no norm of its own."""
 SINGLE_MIXERS = frozenset({"nemotron_h", "nemotron_h_moe", "mamba", "mamba2"})
 """Layers of a norm and one thing that it reads."""
 
 
-def forward(b: MicroBatch, layers: Sequence[int]) -> None:
-    """Embedding, some layers, and output."""
+def forward(b: MicroBatch, layers: Sequence[int], repeats: Mapping[int, int] = MappingProxyType({})) -> None:
+    """Embedding, some layers, and output. `repeats`: times that layers occur, from one to the next that is named."""
     whole, tokens = b.model.hidden, b.input("tokens", 4)
     b.input("embeddings given", 4 * whole * (1 + b.deep))
     state = given = b.add("embeddings", whole, tokens, on=HOST)
@@ -73,6 +78,8 @@ def forward(b: MicroBatch, layers: Sequence[int]) -> None:
         state = b.same("embeddings", state, places)
     for layer in layers:
         b.layer = layer
+        if layer in repeats:
+            b.repeats[state] = repeats[layer]
         state = layer_of(b, b.blocks[layer], state, last=layer == b.model.num_layers - 1)
         if layer < b.deep:
             state = b.same("state", state, b.view(given, whole))
@@ -123,26 +130,28 @@ def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> P
     else:
         made = mixed(b, block.mixers[0], normed) if block.mixers else fed(b, block, normed)
     if b.kind in PARALLEL:
-        normed = b.norm(state, "ffn_norm") if b.has("ffn_norm.weight") else normed
         if last:
             made, state, normed = b.wanted(made, state, normed)
-        return b.same("state", b.same("state", fed(b, block, normed), made), state)
+        parts = made, fed(b, block, b.norm(state, "ffn_norm") if b.has("ffn_norm.weight") else normed), state
+        first, second, third = (parts[part] for part in PARALLEL[b.kind])
+        return b.same("state", b.same("state", first, second), third)
     if last:
-        made, state = b.wanted(made, state)
+        made, state, normed = b.wanted(made, state, normed)
     if after:
         made = b.norm(made, "post_attention_norm")
     state = b.same("state", *((state, made) if b.kind in STATE_FIRST else (made, state)))
     if b.kind in SINGLE_MIXERS:
         return state
-    out = fed_after_norm(b, block, state)
+    out = fed_after_norm(b, block, state, normed)
     if after:
         out = b.norm(out, "post_ffw_norm")
     state = b.same("state", *((state, out) if b.kind in STATE_BEFORE_FED else (out, state)))
     return b.same("state", state, by="layer_output_scale.weight") if b.has("layer_output_scale.weight") else state
 
 
-def fed_after_norm(b: MicroBatch, block: Block, state: PassTensor) -> PassTensor:
-    """The feed-forward of the normed state, by what norm the file has; Gemma 4 has a dense one next to experts."""
+def fed_after_norm(b: MicroBatch, block: Block, state: PassTensor, normed: PassTensor) -> PassTensor:
+    """The feed-forward of the normed state, by what norm the file has; Gemma 4 has a dense one next to experts.
+    `normed` is what attention reads."""
     moe = block.moe
     if moe is not None and moe.parallel_mlp is not None:
         scaled = b.same("norm", b.same("norm", state), by="ffn_gate_inp.scale")
@@ -151,6 +160,8 @@ def fed_after_norm(b: MicroBatch, block: Block, state: PassTensor) -> PassTensor
         return b.same("feed-forward", out, b.norm(made, "post_ffw_norm_2"))
     if b.has("ffn_norm.weight"):
         return fed(b, block, b.norm(state, "ffn_norm"))
+    if b.kind in BESIDE_ATTENTION:
+        return fed(b, block, normed)
     return fed(b, block, state if b.has("post_ffw_norm.weight") else b.norm(state, "post_attention_norm"))
 
 
@@ -279,7 +290,7 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> PassTensor:
         others = [other for block in b.model.blocks for other in block.mixers]
         rotated = rotated and all(window_of(other, b.model) is None for other in others)
     turned_keys, turned_values = turns(b.context.type_k, d), turns(b.context.type_v, d_v)
-    positions, projected = b.input("positions", 4), dict[str, PassTensor]()
+    projected = dict[str, PassTensor]()
     factors = [b.weight(name) for name in b.file.outside if name in COPIED][: reads_factors(b.model, mixer)]
 
     def turned(x: PassTensor, what: str, side: int) -> PassTensor:
@@ -295,7 +306,7 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> PassTensor:
         if mixer.qk_norm != "none" and b.has(f"{name}_norm.weight"):
             made = b.norm(made, f"{name}_norm")
         if (rotated and name != "attn_v") or (packed and turns):
-            made = b.add("rotated", elements, made, positions, *factors, over=True)
+            made = b.add("rotated", elements, made, b.input("positions", 4), *factors, over=True)
         if not turns:
             return made
         return turned(made, "turning of values", TURN) if name == "attn_v" else turned(made, "turning of keys", d & -d)

@@ -89,6 +89,8 @@ class MicroBatch:
         self.layer, self.per = 0, TOKEN
         self.steps: list[PassTensor] = []
         self.inputs: dict[tuple[str, int | None], PassTensor] = {}
+        self.repeats: dict[PassTensor, int] = {}
+        """Times that the steps behind a state occur, up to the next state that is named here."""
 
     @property
     def cache_device(self) -> int:
@@ -201,35 +203,39 @@ class MicroBatch:
         settle(self.steps)
         copied, order, pipelined = dict[tuple[PassTensor, int], list[PassTensor]](), list[PassTensor](), copies > 1
         run = behind = 0  # where the run starts, and its steps behind the copies
+        times = 1
         for step in self.steps:
             device = step.device or 0
+            if device == HOST and step.rows.scratch:
+                step.rows = step.rows._replace(scratch=0)
             foreign = [x for x in step.reads if (x.whole or x).device != device]
             if order and (order[-1].device != device or (behind > run and any(x.weight for x in foreign))):
                 run = behind = len(order)
             for x in foreign:
                 if (x, device) not in copied:
                     rows, sources = x.rows._replace(scratch=0) if x.rows.scratch else x.rows, (x.whole or x,)
-                    there = [PassTensor(rows, sources, device=device, fixed=pipelined) for _ in range(copies)]
+                    there = [PassTensor(rows, sources, device=device, fixed=pipelined) for _ in range(copies * times)]
                     copied[x, device] = there
                     order.insert(behind, there[0])
                     behind += 1
             if foreign:
                 step.reads = [copied[x, device][0] if x in foreign else x for x in step.reads]
             order.append(step)
-        inputs = [*self.inputs.values()]
-        for tensor in inputs if pipelined else ():
-            tensor.fixed = True
-        given = [PassTensor(x.rows, device=HOST) for x in inputs for _ in range(copies)] if pipelined else inputs
-        return Schedule.of(chain(given, *copied.values()) if pipelined else given, order, self.alignments)
+            times = self.repeats.get(step, times)
+        given = [*self.inputs.values()]
+        if pipelined:
+            for tensor in given:
+                tensor.fixed = True
+            given = [PassTensor(x.rows, device=HOST) for x in given for _ in range(copies)]
+            given += chain.from_iterable(copied.values())
+        return Schedule.of(given, order, self.repeats, self.alignments)
 
 
-class PassStep(NamedTuple):
-    """A step on a device, and the tensors that it makes and reads, by their numbers."""
-
-    device: int
-    made: int | None  # None: into what lies in a buffer of its own
-    over: tuple[int, ...]  # those that it may be written over
-    last: tuple[int, ...]  # those that are read for the last time
+Span = tuple[float, float]
+"""Start and stop of a tensor, or of a gap."""
+PassStep = tuple[int, int | None, tuple[int, ...], tuple[int, ...]]
+"""The device of a step, and tensors by their numbers: the one it makes (None: it writes into what lies in a buffer of
+its own), those that this may be written over, and those that are read for the last time."""
 
 
 class Schedule(NamedTuple):
@@ -238,13 +244,20 @@ class Schedule(NamedTuple):
     alignments: tuple[int, ...]  # bytes, of each device, the host last
     kinds: tuple[Rows, ...]
     tensors: tuple[int, ...]  # the kind of each that is placed, by number
-    steps: tuple[PassStep, ...]
+    parts: tuple[tuple[int, tuple[PassStep, ...]], ...]  # times that they occur, one after the other
 
     @classmethod
-    def of(cls, given: Iterable[PassTensor], order: Sequence[PassTensor], alignments: tuple[int, ...]) -> "Schedule":
-        """A schedule of the steps in `order`. `given` tensors are there before them, `fixed` ones to the end."""
+    def of(
+        cls,
+        given: Iterable[PassTensor],
+        order: Sequence[PassTensor],
+        repeats: Mapping[PassTensor, int],
+        alignments: tuple[int, ...],
+    ) -> "Schedule":
+        """Steps in `order`, some of which `repeats`. `given` tensors are there before them, `fixed` ones to the end."""
         numbers, last_read = dict[PassTensor, int](), {x.whole or x: step for step in order for x in step.reads}
-        steps = [PassStep(x.device or 0, numbers.setdefault(x, len(numbers)), (), ()) for x in given]
+        steps: list[PassStep] = [(x.device or 0, numbers.setdefault(x, len(numbers)), (), ()) for x in given]
+        parts = [(1, steps)]
         for step in order:
             last, over = list[int](), list[int]()
             for x in step.reads:
@@ -260,29 +273,44 @@ class Schedule(NamedTuple):
                     over.remove(number)
             if last or not step.fixed:
                 made = None if step.fixed else numbers.setdefault(step, len(numbers))
-                steps.append(PassStep(step.device or 0, made, tuple(over), tuple(last)))
+                steps.append((step.device or 0, made, tuple(over), tuple(last)))
+            if step in repeats:
+                parts.append((repeats[step], steps := []))
         kinds = dict[Rows, int]()
         tensors = tuple([kinds.setdefault(x.rows, len(kinds)) for x in numbers])
-        return cls(alignments, tuple(kinds), tensors, tuple(steps))
+        return cls(alignments, tuple(kinds), tensors, tuple([(times, tuple(part)) for times, part in parts]))
 
     def buffers(self, context: ContextSizes) -> tuple[Buffer, ...]:
-        """The buffer of every device, the host's last."""
+        """The buffer of every device, the host's last. Where steps begin with memory as it was some rounds before, as
+        many rounds change nothing."""
         nbytes = [rows.nbytes(context) for rows in self.kinds]
         sizes = [nbytes[kind] for kind in self.tensors]
         memory = [DeviceMemory(alignment) for alignment in self.alignments]
         memory_of = [memory[HOST]] * len(sizes)
-        for device, made, sources, last in self.steps:
-            overwritten = None
-            if made is not None:
-                memory_of[made] = pool = memory[device]
-                for source in sources:
-                    if overwritten is None and sizes[source] == sizes[made]:
-                        overwritten, pool.alive[made] = source, pool.alive.pop(source)
-                if overwritten is None:
-                    pool.place(made, sizes[made])
-            for source in last:
-                if source != overwritten:
-                    memory_of[source].release(source)
+        for times, steps in self.parts:
+            begun = list[list[tuple[dict[int, Span], list[Span]]]]()
+            count = sum(made is not None for _, made, *_ in steps) if times > 1 else 0
+            while times:
+                if times > 1:
+                    state = [(pool.alive.copy(), pool.gaps.copy()) for pool in memory]
+                    if state in begun:
+                        times = (times - 1) % (len(begun) - begun.index(state)) + 1
+                    begun.append(state)
+                for device, made, sources, last in steps:
+                    overwritten = None
+                    if made is not None:
+                        memory_of[made] = pool = memory[device]
+                        for source in sources:
+                            if overwritten is None and sizes[source] == sizes[made]:
+                                overwritten, pool.alive[made] = source, pool.alive.pop(source)
+                        if overwritten is None:
+                            pool.place(made, sizes[made])
+                    for source in last:
+                        if source != overwritten:
+                            memory_of[source].release(source)
+                times -= 1
+                for pool, (before, _) in zip(memory, begun[-1], strict=True) if times else ():
+                    pool.alive = {x if x in before else x - count: span for x, span in pool.alive.items()}
         return tuple(pool.buffer([self.kinds[kind].name for kind in self.tensors], sizes) for pool in memory)
 
 
@@ -292,10 +320,9 @@ class DeviceMemory:
 
     alignment: int
     size: int = 0
-    alive: dict[int, tuple[float, float]] = field(default_factory=dict)
-    """Start and stop of each tensor."""
-    gaps: list[tuple[float, float]] = field(default_factory=lambda: [(0, inf)])
-    peak: dict[int, tuple[float, float]] = field(default_factory=dict)
+    alive: dict[int, Span] = field(default_factory=dict)
+    gaps: list[Span] = field(default_factory=lambda: [(0, inf)])
+    peak: dict[int, Span] = field(default_factory=dict)
     """Tensors that are alive when it is largest."""
 
     def place(self, tensor: int, nbytes: int) -> None:

@@ -23,14 +23,12 @@ from calc.serving.engines.llamacpp.micro_batch import (
     deep,
 )
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
-from calc.serving.engines.llamacpp.placement import HOST, Placement
+from calc.serving.engines.llamacpp.placement import EXPERTS, HOST, Placement
 from calc.serving.engines.loading import up_to
 from calc.serving.engines.sizes import DeviceBuffers
 
 COPIES = 4
 """Copies of every input of a device, where several work on successive batches (GGML_SCHED_MAX_COPIES)."""
-REPEATS, REPEATS_OF_EQUALS = 12, 3
-"""Layers of a kind on a device after which its buffer grows no more, where kinds alternate and where all are equal."""
 ROW = 512
 """Elements to which CUDA pads the last row of a quantized tensor."""
 
@@ -39,6 +37,7 @@ class Computed(NamedTuple):
     """Layers whose pass stands for that of all."""
 
     layers: tuple[int, ...]
+    repeats: Mapping[int, int]  # times that layers occur, from one to the next that is named
     placement: Placement  # on the devices that have some of them
     devices: tuple[int, ...]  # the one of these that stands for each device, the host last
     kinds: Hashable  # all that their steps depend on, but for the sizes of the context
@@ -74,31 +73,51 @@ class PlacedModel:
         return sizes
 
     @cached_property
-    def computed(self) -> Computed:
-        """The first layers of each kind on every device, and the last one; of a model with recurrent states, which the
-        graph reads before the layers before them are through, all. Of devices between others that compute the same, the
-        first one."""
-        file, where, recurrent = self.file, self.placement, self.file.architecture.recurrent
+    def largest_lent(self) -> int:
+        """Bytes of the largest matrix of experts on the host which the first GPU is given in a pass of many tokens; the
+        last layer may go on with few."""
+        if not self.cuda or not self.placement.devices:
+            return 0
+        layers = enumerate(self.file.layers[: self.file.architecture.num_layers - 1])
+        experts = [(weight, i) for i, layer in layers for name, weight in layer.items() if EXPERTS.match(name)]
+        return max((x.nbytes for x, i in experts if self.placement.of_weight(x.name, i) == HOST), default=0)
+
+    @cached_property
+    def graph_file(self) -> ModelFile:
+        """The file whose graph is that of this one. Where all weights are on devices, their types change nothing of
+        what is computed where: a device multiplies with weights of any."""
+        file, model = self.file, self.file.architecture
+        if not self.placement.all_on_devices:
+            return file
+        return model_file(model, Precision(), predicts=len(file.layers) > model.num_layers)
+
+    def computed(self, context: ContextSizes) -> Computed:
+        """Layers without those that repeat others; of devices between others that compute the same, the first one,
+        unless a layer's states are read, as the graph does, before the layers before it are through, or the host
+        attends for a device that has no kernel."""
+        mixers = [mixer for block in self.blocks for mixer in block.attentions]
+        lacking = self.cuda and context.flash and not all(has_flash_kernel(mixer, context) for mixer in mixers)
+        alone = self.file.architecture.recurrent or lacking
+        return self.graph_file.once(("computed", self.placement, self.predicting, alone), lambda: self.compute(alone))
+
+    def compute(self, alone: bool) -> Computed:
+        file, where = self.graph_file, self.placement
         numbers = {layer: number for number, block in enumerate(self.blocks) for layer in block.runs_in}
-        on_host, featured, last = where.on_host(file), deep(file.architecture), max(numbers)
+        on_host, featured = where.on_host(file), deep(file.architecture)
         kinds = {x: (where.layers[x], numbers[x], x < featured, on_host[x]) for x in sorted(numbers)}
-        alternate = len({kind[1:] for layer, kind in kinds.items() if layer != last}) > 1
-        most = len(kinds) if recurrent else REPEATS if alternate else REPEATS_OF_EQUALS
-        seen, on_device = Counter[Hashable](), {device: list[int]() for device in where.places}
-        for layer, kind in kinds.items():
-            seen[kind] += 1
-            if layer == last or seen[kind] <= most:
-                on_device[kind[0]].append(layer)
-        layers, stands, firsts = on_device[HOST], {HOST: HOST}, dict[Hashable, int]()
+        distinct, repeats = without_repeats(kinds, lazy=not all(block.mixers for block in self.blocks))
+        layers, stands, firsts = [x for x in distinct if where.layers[x] == HOST], {HOST: HOST}, dict[Hashable, int]()
+        last = where.output, where.layers[max(kinds)]
         for device in range(where.devices):
-            own = on_device[device]
-            ends = device == where.output or not own or own[0] == 0 or where.layers[own[0] - 1] == HOST
-            what = device if ends or recurrent else tuple(kinds[layer][1:] for layer in own)
+            own = [x for x in distinct if where.layers[x] == device]
+            ends = device in last or not own or own[0] == 0 or where.layers[own[0] - 1] == HOST
+            what = device if ends or alone else tuple((*kinds[layer][1:], repeats.get(layer)) for layer in own)
             layers = layers if what in firsts else layers + own
             stands[device] = firsts.setdefault(what, len(firsts))
         placement = where.on(stands, len(firsts))
-        steps = placement.output, len(firsts), tuple((placement.layers[x], *kinds[x][1:]) for x in layers)
-        return Computed(tuple(layers), placement, tuple(map(stands.__getitem__, where.places)), steps)
+        steps = tuple((placement.layers[x], *kinds[x][1:], repeats.get(x)) for x in layers)
+        devices = tuple(map(stands.__getitem__, where.places))
+        return Computed(tuple(layers), repeats, placement, devices, (placement.output, len(firsts), steps))
 
     def stored(self, device: int, kind: str, width: int, nbytes: int) -> int:
         """Bytes that a tensor of weights or cache takes on a device."""
@@ -111,9 +130,8 @@ class PlacedModel:
         """A context of it, without flash attention where a layer's device would not compute it, unless it is asked for
         or values are quantized, which need it."""
         automatic = options.flash_attn == "auto" and BLOCKS[context.type_v][0] == 1
-        return PlacedContext(
-            self, replace(context, flash=False) if automatic and self.lacks_flash(context) else context
-        )
+        lacking = automatic and self.lacks_flash(context)
+        return PlacedContext(self, replace(context, flash=False) if lacking else context)
 
     def lacks_flash(self, context: ContextSizes) -> bool:
         """Whether a layer attends elsewhere than on its device: for want of a kernel, because the first GPU takes over
@@ -159,18 +177,18 @@ class PlacedContext:
 
     @cached_property
     def passes(self) -> tuple[Buffer, ...]:
-        """The buffer of the largest pass on each device, the host's last. Where all weights are on devices, their types
-        change nothing of what is computed where: a device multiplies with weights of any."""
-        placed, file, sizes = self.model, self.model.file, self.sizes
-        computed, on_devices, shape = placed.computed, placed.placement.all_on_devices, sizes.structure
-        if on_devices:
-            file = model_file(file.architecture, Precision(), predicts=len(file.layers) > file.architecture.num_layers)
-        copies = COPIES if placed.placement.devices > 1 and on_devices and sizes.offload_cache else 1
+        """The buffer of the largest pass on each device, the host's last."""
+        placed, sizes, shape = self.model, self.sizes, self.sizes.structure
+        computed, file, where = placed.computed(sizes), placed.graph_file, placed.placement
+        copies = COPIES if where.devices > 1 and where.all_on_devices and sizes.offload_cache else 1
         alike = computed.kinds, placed.predicting, placed.cuda, copies
 
         def schedule() -> Schedule:
             batch = MicroBatch(file, computed.placement, shape, cuda=placed.cuda)
-            (prediction if placed.predicting else forward)(batch, computed.layers)
+            if placed.predicting:
+                prediction(batch, computed.layers)
+            else:
+                forward(batch, computed.layers, computed.repeats)
             return batch.schedule(copies)
 
         def buffers() -> tuple[Buffer, ...]:
@@ -236,9 +254,33 @@ class SlotCache(Cache):
         contexts = self.contexts(batch, length)
         sizes = [sum(x.model.weights[i] + x.cache[i] for x in contexts) for i in self.model.placement.places]
         if not passes:
+            sizes[0] += self.model.largest_lent if contexts[0].sizes.tokens >= TAKEN_OVER else 0
             return sizes
         planned = zip(*(context.passes for context in contexts), strict=True)
         return [size + sum(buffer.size for buffer in buffers) for size, buffers in zip(sizes, planned, strict=True)]
+
+
+def without_repeats(kinds: Mapping[int, Hashable], *, lazy: bool) -> tuple[list[int], dict[int, int]]:
+    """Layers by number, without most of a period that occurs again and again, and the times that those from one to the
+    next that is named occur. Of a period the first is kept, in which devices are given what they read in all; one that
+    occurs as often as there are more; and the last, with the layer before it, behind which its inputs are read and its
+    run begins: where some layers have no mixer, with the period before it."""
+    layers, each, distinct, times, at = list(kinds), list(kinds.values()), list[int](), dict[int, int](), 0
+    while at < len(each):
+        most, period = 0, 1
+        for length in range(1, (len(each) - at) // 4 + 1):
+            stop = at
+            while stop + length < len(each) and each[stop] == each[stop + length]:
+                stop += 1
+            more = (stop - at - (length if lazy else 1)) // length - 2
+            if more * length > most * period:
+                most, period = more, length
+        repeated, stop = at + period, at + (2 if most else 1) * period
+        distinct += layers[at:stop]
+        at = stop + most * period
+        if most:
+            times |= {layers[repeated]: 1 + most, layers[at]: 1}
+    return distinct, times
 
 
 def set_up(
