@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from math import prod
 from typing import NamedTuple, Self
 
 from calc.errors import Frozen
@@ -31,8 +32,8 @@ class Piece(NamedTuple):
     @classmethod
     def of(cls, tensor: Tensor, form: Format) -> Self:
         each = tensor.experts if "{expert}" in tensor.name else 1
-        scales = form.scale_nbytes(tensor.shape, tensor.experts // each) if form.has_scales else 0
-        return cls(tensor, form, each, -(-tensor.numel * form.bits // 8) + scales, scales)
+        scales = form.scale_nbytes(tensor.shape, tensor.experts // each)
+        return cls(tensor, form, each, -(-prod(tensor.shape) * form.bits // 8) + scales, scales)
 
 
 class CheckpointSize(Frozen):

@@ -171,6 +171,8 @@ class Requirements:
         self.pool = self.cache if isinstance(self.cache, Pool) else None
         """The cache where it is set aside at start."""
         self.setup = Setup(laid_out, limits, self.cache)
+        self.sizes = sizes(overhead, 0)
+        """Bytes of the overhead where no share of it follows from what is held."""
         self.rooms = dict[tuple[int, int], CacheRoom]()
         self.stages = dict[tuple[int, Workload], StageMemory]()
 
@@ -227,7 +229,7 @@ class Requirements:
         """Room for a cache that is set aside on GPUs with so many bytes."""
         key = usable_bytes, end
         if key not in self.rooms:
-            overhead = at_end(sizes(self.overhead, 0), end)
+            overhead = at_end(self.sizes, end)
             at_start, gap = self.at_start, overhead.get("peak_gap", 0)
 
             def budget(index: int) -> Budget:
@@ -262,7 +264,7 @@ class Serving:
         """A layout that the engine takes; `others` are those of the same under its flags."""
         self.ranks, self.engine, self.layout, self.overhead = ranks, engine, layout, overhead
         self.architecture, self.precision = ranks.architecture, ranks.precision
-        self.weighing, self.laid_out = ranks.of(layout), ranks.laid_out(layout)
+        self.weighing = ranks.of(layout)
         self.layouts = {} if others is None else others
         self.known_requirements = dict[tuple[Hashable, ...], Requirements]()
         self.known_answers = dict[tuple[tuple[Hashable, ...], Hashable], Any]()
@@ -289,10 +291,20 @@ class Serving:
         ranks = RankWeights(architecture, engine, precision, None if like is None else like.ranks)
         return cls(ranks, engine, layout, overhead)
 
+    @cached_property
+    def laid_out(self) -> LaidOut:
+        """A rank of each pipeline stage, weighed."""
+        return self.ranks.laid_out(self.layout)
+
     @property
     def weights(self) -> int:
         """Bytes of weights on a rank, of all stages."""
         return sum(stage.weights for stage in self.laid_out.stages)
+
+    def outweighs(self, gpu: GPU) -> bool:
+        """Whether weights alone, as stored, are more than the GPUs of all stages have: no engine loads fewer bytes of
+        what it does not leave on the host."""
+        return not self.engine.offloads and self.weighing.stored > self.layout.pp * self.engine.set_up(gpu).usable_bytes
 
     def with_layout(self, layout: Layout) -> "Serving":
         """The model in another layout. Raises ConfigError where the engine does not accept it."""
