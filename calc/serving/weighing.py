@@ -193,10 +193,6 @@ class Weighing:
             return 0
         return piece.nbytes * piece.a_layer * copies_within(self.whole, piece.tensor, stage)
 
-    def laid_out(self, layout: Layout, ranges: tuple[range, ...]) -> LaidOut:
-        """Model with its layers on so many pipeline stages."""
-        return LaidOut(self.whole, self.rank, self.stages(ranges), ranges, layout, self.precision)
-
     @property
     def unweighed(self) -> LaidOut:
         """All layers on one stage, weights left out."""
@@ -318,9 +314,11 @@ class RankWeights:
 
     def of(self, layout: Layout) -> Weighing:
         """A rank, with the layers of all its pipeline stages."""
-        shape = layout if layout.pp == 1 else layout.model_copy(update={"pp": 1})
-        if shape != layout and self.engine.groups(self.whole, shape) != self.engine.groups(self.whole, layout):
-            shape = layout
+        shape = layout
+        if layout.pp > 1:
+            unstaged = layout.model_copy(update={"pp": 1})
+            if self.engine.groups(self.whole, unstaged) == self.engine.groups(self.whole, layout):
+                shape = unstaged
         if shape not in self.weighings:
             like = None if self.like is None else self.like.of(shape)
             self.weighings[shape] = Weighing(self.engine, self.whole, self.precision, shape, like)
@@ -335,7 +333,9 @@ class RankWeights:
     def laid_out(self, layout: Layout) -> LaidOut:
         """A rank of each pipeline stage."""
         if layout not in self.layouts:
-            self.layouts[layout] = self.of(layout).laid_out(layout, self.ranges_of(layout.pp))
+            weighing, ranges = self.of(layout), self.ranges_of(layout.pp)
+            stages = weighing.stages(ranges)
+            self.layouts[layout] = LaidOut(self.whole, weighing.rank, stages, ranges, layout, self.precision)
         return self.layouts[layout]
 
     def reloaded(self, engine: Engine) -> "RankWeights":
