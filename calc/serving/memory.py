@@ -159,6 +159,7 @@ class Requirements:
         engine: Engine,
         laid_out: LaidOut,
         weighing: Weighing,
+        cache: Cache | None,
         overhead: Mapping[OverheadItem, Range],
         limits: Limits,
         gpu: GPU,
@@ -166,9 +167,9 @@ class Requirements:
         spend()
         self.engine, self.laid_out, self.weighing, self.overhead = engine, laid_out, weighing, overhead
         self.limits, self.gpu = limits, gpu  # one of them
-        self.cache: Cache | None = engine.cache(laid_out, gpu, limits)
+        self.cache = cache
         """Layout of the cache in the engine."""
-        self.pool = self.cache if isinstance(self.cache, Pool) else None
+        self.pool = cache if isinstance(cache, Pool) else None
         """The cache where it is set aside at start."""
         self.setup = Setup(laid_out, limits, self.cache)
         self.sizes = sizes(overhead, 0)
@@ -355,8 +356,9 @@ class Serving:
         key = *self.engine.kernels_on(gpu), limits
         if (known := self.known_requirements.get(key)) is not None:
             return known
-        ranges = self.overhead.of_server(self.engine.overhead_on(gpu, self.laid_out, limits))
-        known = Requirements(self.engine, self.laid_out, self.weighing, ranges, limits, gpu)
+        cache, usual = self.ranks.start(self.engine, self.layout, gpu, limits)
+        ranges = self.overhead.of_server(usual)
+        known = Requirements(self.engine, self.laid_out, self.weighing, cache, ranges, limits, gpu)
         return self.known_requirements.setdefault(key, known)
 
 

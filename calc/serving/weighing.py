@@ -1,18 +1,21 @@
 """The weights of a tensor-parallel rank, weighed once for every way to cut its layers into pipeline stages."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
 from calc.formats import Precision
 from calc.formats.stored import Piece
+from calc.hardware.gpu import GPU
+from calc.hardware.overhead import OverheadItem, Range
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import blocks_within, copies_within, layer_kinds, places_within
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.named import Peak, largest
+from calc.serving.engines.cache import Cache
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, Stage
 
@@ -310,6 +313,10 @@ class RankWeights:
         self.weighings = dict[Layout, Weighing]()
         self.cuts = dict[int, tuple[range, ...]]()
         self.layouts = dict[Layout, LaidOut]()
+        self.starts: dict[tuple[Hashable, ...], tuple[Cache | None, Mapping[OverheadItem, Range]]] = (
+            {} if like is None else like.starts
+        )
+        """Cache and overhead of engines that set memory aside, which weights in other formats leave as they are."""
         self.under_flags = dict[str, RankWeights]()
 
     def of(self, layout: Layout) -> Weighing:
@@ -337,6 +344,19 @@ class RankWeights:
             stages = weighing.stages(ranges)
             self.layouts[layout] = LaidOut(self.whole, weighing.rank, stages, ranges, layout, self.precision)
         return self.layouts[layout]
+
+    def start(
+        self, engine: Engine, layout: Layout, gpu: GPU, limits: Limits
+    ) -> tuple[Cache | None, Mapping[OverheadItem, Range]]:
+        """Layout of the cache, and the usual overhead, on GPUs with the kernels and links of this one."""
+        key = engine, layout, self.precision.kv, limits, *engine.kernels_on(gpu)
+        if (known := self.starts.get(key)) is not None:
+            return known
+        laid_out = self.laid_out(layout)
+        start = engine.cache(laid_out, gpu, limits), engine.overhead_on(gpu, laid_out, limits)
+        if limits.share is not None:
+            self.starts[key] = start
+        return start
 
     def reloaded(self, engine: Engine) -> "RankWeights":
         """Weights as an engine loads them under other flags."""
