@@ -38,7 +38,7 @@ class LayerBytes(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where the pieces of a rank stand, by their numbers."""
+    """Places of a rank's pieces, by their numbers."""
 
     ends: list[int]
     """Pieces before the layers and behind them."""
@@ -108,7 +108,7 @@ class Weighing:
 
     @cached_property
     def places(self) -> Places:
-        """Where the loaded tensors stand; in formats that split no tensor by layers, in the same places."""
+        """Places of the loaded tensors; formats that split no tensor by layers share them."""
         tensors = [piece.tensor for piece in self.pieces]
         if self.like is not None and tensors == [piece.tensor for piece in self.like.pieces]:
             return self.like.places
