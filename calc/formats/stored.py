@@ -30,7 +30,7 @@ class Piece(NamedTuple):
 
     @classmethod
     def of(cls, tensor: Tensor, form: Format) -> Self:
-        scales = form.scale_nbytes(tensor.shape, tensor.stacked) if form.has_scales else 0
+        scales = form.scale_nbytes(tensor.shape, tensor.stacked)
         return cls(tensor, form, tensor.a_layer, -(-tensor.numel * form.bits // 8) + scales, scales)
 
 

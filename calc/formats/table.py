@@ -30,11 +30,6 @@ class Format:
     name: str = ""  # what a reader knows it by; of one that GGUF files hold, the ggml type
 
     @property
-    def has_scales(self) -> bool:
-        """Whether anything is stored besides the weights."""
-        return bool(self.scale_bits or self.column_bits or self.matrix_bits or self.outer)
-
-    @property
     def has_zeros(self) -> bool:
         """Whether integers have a zero point beside their 16-bit scale."""
         return self.scale_bits == 16 + self.bits
@@ -61,7 +56,7 @@ class Format:
     def scale_nbytes(self, shape: Shape, matrices: int = 1) -> int:
         """Bytes of everything besides the weights; the first side of a shape of three counts the matrices. A number
         without sides is a matrix of one row and column."""
-        if not self.has_scales:
+        if not (self.scale_bits or self.column_bits or self.matrix_bits or self.outer):
             return 0
         *sides, columns = shape or (1,)
         rows = prod(sides) // matrices

@@ -159,6 +159,7 @@ class Requirements:
         engine: Engine,
         laid_out: LaidOut,
         weighing: Weighing,
+        cache: Cache | None,
         overhead: Mapping[OverheadItem, Range],
         limits: Limits,
         gpu: GPU,
@@ -166,11 +167,13 @@ class Requirements:
         spend()
         self.engine, self.laid_out, self.weighing, self.overhead = engine, laid_out, weighing, overhead
         self.limits, self.gpu = limits, gpu  # one of them
-        self.cache: Cache | None = engine.cache(laid_out, gpu, limits)
+        self.cache = cache
         """Layout of the cache in the engine."""
-        self.pool = self.cache if isinstance(self.cache, Pool) else None
+        self.pool = cache if isinstance(cache, Pool) else None
         """The cache where it is set aside at start."""
         self.setup = Setup(laid_out, limits, self.cache)
+        self.sizes = sizes(overhead, 0)
+        """Bytes of the overhead where no share of it follows from what is held."""
         self.rooms = dict[tuple[int, int], CacheRoom]()
         self.stages = dict[tuple[int, Workload], StageMemory]()
 
@@ -227,7 +230,7 @@ class Requirements:
         """Room for a cache that is set aside on GPUs with so many bytes."""
         key = usable_bytes, end
         if key not in self.rooms:
-            overhead = at_end(sizes(self.overhead, 0), end)
+            overhead = at_end(self.sizes, end)
             at_start, gap = self.at_start, overhead.get("peak_gap", 0)
 
             def budget(index: int) -> Budget:
@@ -262,7 +265,7 @@ class Serving:
         """A layout that the engine takes; `others` are those of the same under its flags."""
         self.ranks, self.engine, self.layout, self.overhead = ranks, engine, layout, overhead
         self.architecture, self.precision = ranks.architecture, ranks.precision
-        self.weighing, self.laid_out = ranks.of(layout), ranks.laid_out(layout)
+        self.weighing = ranks.of(layout)
         self.layouts = {} if others is None else others
         self.known_requirements = dict[tuple[Hashable, ...], Requirements]()
         self.known_answers = dict[tuple[tuple[Hashable, ...], Hashable], Any]()
@@ -289,10 +292,20 @@ class Serving:
         ranks = RankWeights(architecture, engine, precision, None if like is None else like.ranks)
         return cls(ranks, engine, layout, overhead)
 
+    @cached_property
+    def laid_out(self) -> LaidOut:
+        """A rank of each pipeline stage, weighed."""
+        return self.ranks.laid_out(self.layout)
+
     @property
     def weights(self) -> int:
         """Bytes of weights on a rank, of all stages."""
         return sum(stage.weights for stage in self.laid_out.stages)
+
+    def outweighs(self, gpu: GPU) -> bool:
+        """Whether weights alone, as stored, are more than the GPUs of all stages have: no engine loads fewer bytes of
+        what it does not leave on the host."""
+        return not self.engine.offloads and self.weighing.stored > self.layout.pp * self.engine.set_up(gpu).usable_bytes
 
     def with_layout(self, layout: Layout) -> "Serving":
         """The model in another layout. Raises ConfigError where the engine does not accept it."""
@@ -343,8 +356,9 @@ class Serving:
         key = *self.engine.kernels_on(gpu), limits
         if (known := self.known_requirements.get(key)) is not None:
             return known
-        ranges = self.overhead.of_server(self.engine.overhead_on(gpu, self.laid_out, limits))
-        known = Requirements(self.engine, self.laid_out, self.weighing, ranges, limits, gpu)
+        cache, usual = self.ranks.start(self.engine, self.layout, gpu, limits)
+        ranges = self.overhead.of_server(usual)
+        known = Requirements(self.engine, self.laid_out, self.weighing, cache, ranges, limits, gpu)
         return self.known_requirements.setdefault(key, known)
 
 

@@ -151,7 +151,8 @@ def max_context(allocation: Allocation, most: int = MOST_TOKENS) -> int | None:
     """The longest context at this batch that fits, up to `most`; None where memory sets no limit."""
     if allocation.refusal is not None:
         return 0
-    first = allocation.workload.generated + 1
+    workload = allocation.workload
+    first = workload.generated + 1
 
     def fits(tokens: int) -> bool:
         return tokens < first or allocation.at(context=tokens).surely_fits
@@ -165,7 +166,7 @@ def max_context(allocation: Allocation, most: int = MOST_TOKENS) -> int | None:
             return 0
         return largest(fits, most, max(first, estimate(allocation, "context", most)), step=1)
 
-    longest = once(allocation, allocation.workload.model_copy(update={"context": most}), search)
+    longest = once(allocation, ("context", most, workload.batch, workload.generated), search)
     return None if longest == most else 0 if longest < first else longest
 
 
@@ -187,7 +188,8 @@ def max_batch(allocation: Allocation, copies: int) -> int | None:
             near = estimate(allocation, "batch", MOST_BATCH)
             return largest(lambda batch: allocation.at(batch=batch).surely_fits, MOST_BATCH, near, step=1)
 
-        largest_batch = once(allocation, allocation.workload.model_copy(update={"batch": MOST_BATCH}), search)
+        workload = allocation.workload
+        largest_batch = once(allocation, ("batch", workload.context, workload.generated), search)
     return None if largest_batch == MOST_BATCH else largest_batch * copies
 
 

@@ -1,24 +1,31 @@
 """The weights of a tensor-parallel rank, weighed once for every way to cut its layers into pipeline stages."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
 from calc.formats import Precision
 from calc.formats.stored import Piece
+from calc.hardware.gpu import GPU
+from calc.hardware.overhead import OverheadItem, Range
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import blocks_within, copies_within, layer_kinds, places_within
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.named import Peak, largest
+from calc.serving.engines.cache import Cache
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, Stage
 
 StepSize = tuple[int, int, int, int, bool]
 """Tokens of a forward pass, sequences that run at once, bytes of images, patches of them that pass the encoder at once,
 and whether the stage is the last: all that a pass depends on."""
+
+
+def step_size(limits: Limits, *, last: bool) -> StepSize:
+    return limits.step_tokens, limits.sequences, limits.encoder_bytes, limits.image_patches, last
 
 
 class LayerBytes(NamedTuple):
@@ -30,23 +37,17 @@ class LayerBytes(NamedTuple):
     everywhere: int
 
 
-class LoadedTensors(NamedTuple):
-    """The tensors of a rank that are loaded, by where they stand."""
+class Places(NamedTuple):
+    """Places of a rank's pieces, by their numbers."""
 
-    layers: dict[tuple[int, ...], list[Piece]]
-    """Pieces of the layers, by the layers that hold them."""
-    ends: list[Piece]
+    ends: list[int]
     """Pieces before the layers and behind them."""
+    of_kinds: list[list[int]]
+    """Pieces of a layer of each kind."""
     kinds: list[int]
     """The number of each layer's kind: layers of one weigh the same."""
     firsts: list[int]
     """The first layer of each kind."""
-
-    def of_kinds(self) -> Iterator[tuple[list[Piece], range]]:
-        """Pieces of the first layer of each kind, and that layer."""
-        for first in self.firsts:
-            pieces = [piece for layers, pieces in self.layers.items() if first in layers for piece in pieces]
-            yield pieces, range(first, first + 1)
 
 
 class BlockPeaks(NamedTuple):
@@ -73,10 +74,10 @@ class Weighing:
         self.engine, self.whole, self.precision, self.layout, self.like = engine, whole, precision, layout, like
         self.rank: Architecture = engine.rank(whole, layout) if like is None else like.rank
         self.at_ends = dict[tuple[bool, bool], tuple[int, LoadedWeights]]()
-        self.peaks = dict[StepSize, BlockPeaks]()
+        self.peaks, self.highest = dict[StepSize, BlockPeaks](), dict[tuple[StepSize, range], Peak]()
         self.cuts = dict[int, list[tuple[int, ...]]]()
         if like is not None and like.precision.activation_bytes == precision.activation_bytes:
-            self.peaks = like.peaks
+            self.peaks, self.highest = like.peaks, like.highest
 
     @cached_property
     def file(self) -> list[Piece]:
@@ -89,28 +90,53 @@ class Weighing:
         return self.file if is_own else self.engine.file(whole, precision, rank)
 
     @cached_property
-    def tensors(self) -> LoadedTensors:
-        """Loaded tensors, by where they stand."""
-        engine, layers, ends = self.engine, dict[tuple[int, ...], list[Piece]](), list[Piece]()
+    def pieces(self) -> list[Piece]:
+        """The tensors of the rank that are loaded."""
+        engine = self.engine
         counted = {None, engine.loads_vision and "vision", engine.loads_draft and "multi_token_prediction"}
-        for piece in engine.on_gpus(self.whole, self.file):
-            tensor = piece.tensor
-            if tensor.layers and tensor.excluded_as is None:
-                layers.setdefault(tensor.layers, []).append(piece)
-            elif tensor.excluded_as in counted:
-                ends.append(piece)
-        if self.like is not None and layers.keys() == self.like.tensors.layers.keys():
-            return self.like.tensors._replace(layers=layers, ends=ends)
-        kinds = layer_kinds(self.rank.num_layers, [*(block.runs_in for block in self.rank.all_blocks), *layers])
+        on_gpus = engine.on_gpus(self.whole, self.file)
+        return [piece for piece in on_gpus if piece.tensor.excluded_as in counted]
+
+    @property
+    def stored(self) -> int:
+        """Bytes of the rank's weights as stored, of all stages, a vision encoder apart."""
+        return sum(
+            piece.nbytes * piece.a_layer * max(1, len(piece.tensor.layers))
+            for piece in self.pieces
+            if piece.tensor.excluded_as != "vision"
+        )
+
+    @cached_property
+    def places(self) -> Places:
+        """Places of the loaded tensors; formats that split no tensor by layers share them."""
+        tensors = [piece.tensor for piece in self.pieces]
+        if self.like is not None and tensors == [piece.tensor for piece in self.like.pieces]:
+            return self.like.places
+        within = [tensor.layers if tensor.excluded_as is None else () for tensor in tensors]
+        kinds = layer_kinds(
+            self.rank.num_layers, [*(block.runs_in for block in self.rank.all_blocks), *filter(None, within)]
+        )
         numbers = {kind: number for number, kind in enumerate(dict.fromkeys(kinds))}
         firsts = [kinds.index(kind) for kind in numbers]
-        return LoadedTensors(layers, ends, [numbers[kind] for kind in kinds], firsts)
+        of_kinds = [[i for i, layers in enumerate(within) if first in layers] for first in firsts]
+        ends = [i for i, layers in enumerate(within) if not layers]
+        return Places(ends, of_kinds, [numbers[kind] for kind in kinds], firsts)
+
+    def pieces_of_kinds(self) -> Iterator[tuple[list[Piece], range]]:
+        """Pieces of the first layer of each kind, and that layer."""
+        for numbers, first in zip(self.places.of_kinds, self.places.firsts, strict=True):
+            yield [self.pieces[number] for number in numbers], range(first, first + 1)
+
+    @property
+    def ends(self) -> list[Piece]:
+        """Pieces before the layers and behind them."""
+        return [self.pieces[number] for number in self.places.ends]
 
     def kinds_of(self, stages: Sequence[range]) -> list[tuple[int, ...]]:
         """Kinds of the layers of each of the engine's so many stages, in ascending order. The last layer of all, behind
         which the outputs are chosen, is of its own, -1; the first stage is told by a -2, the last by a -3."""
         if len(stages) not in self.cuts:
-            kinds = *self.tensors.kinds[:-1], -1
+            kinds = *self.places.kinds[:-1], -1
             in_order = [kinds[stage.start : stage.stop] for stage in stages]
             ascending = {layers: tuple(sorted(layers)) for layers in set(in_order)}
             each = [ascending[layers] for layers in in_order]
@@ -123,7 +149,7 @@ class Weighing:
     def each(self) -> list[tuple[int, LoadedWeights]]:
         """Bytes of a layer of each kind, as stored and as loaded."""
         by_kind, loaded = [], self.engine.loaded
-        for pieces, layer in self.tensors.of_kinds():
+        for pieces, layer in self.pieces_of_kinds():
             stored = sum([piece.nbytes * piece.a_layer for piece in pieces])
             by_kind.append((stored, loaded(self.rank, pieces, layer, self.layout)))
         return by_kind
@@ -133,8 +159,8 @@ class Weighing:
         """Bytes of routed experts and of all else: of a layer of each kind, then of what stands before the layers and
         behind them."""
         by_layer, layers = [], self.rank.num_layers
-        ends = [(self.tensors.ends, range(0)), (self.tensors.ends, range(layers, layers))]
-        for pieces, stage in (*self.tensors.of_kinds(), *ends):
+        ends = [(self.ends, range(0)), (self.ends, range(layers, layers))]
+        for pieces, stage in (*self.pieces_of_kinds(), *ends):
             sizes = [0, 0]
             for piece in pieces:
                 sizes[piece.tensor.component == "experts_routed"] += self.size(piece, stage)
@@ -150,8 +176,8 @@ class Weighing:
 
     def by_layers(self, each: Sequence[int], before: int, behind: int) -> LayerBytes:
         """Bytes on a rank, from those of a layer of each kind, before the layers and behind them."""
-        layers = accumulate((each[kind] for kind in self.tensors.kinds), initial=0)
-        return LayerBytes([*layers], before, behind, self.engine.tables(self.rank).total)
+        layers = accumulate((each[kind] for kind in self.places.kinds), initial=0)
+        return LayerBytes([*layers], before, behind, self.tables.total)
 
     @cached_property
     def loaded(self) -> LayerBytes:
@@ -159,15 +185,16 @@ class Weighing:
         before, behind = (self.at_end(first=first, last=not first)[1].total for first in (True, False))
         return self.by_layers([loaded.total for _, loaded in self.each], before, behind)
 
+    @cached_property
+    def tables(self) -> LoadedWeights:
+        """Bytes of the tables on each stage."""
+        return self.engine.tables(self.rank) if self.like is None else self.like.tables
+
     def size(self, piece: Piece, stage: range) -> int:
         """Bytes of a stage's share of a tensor, as stored; a vision encoder counts apart."""
         if piece.tensor.excluded_as == "vision":
             return 0
         return piece.nbytes * piece.a_layer * copies_within(self.whole, piece.tensor, stage)
-
-    def laid_out(self, layout: Layout, ranges: tuple[range, ...]) -> LaidOut:
-        """Model with its layers on so many pipeline stages."""
-        return LaidOut(self.whole, self.rank, self.stages(ranges), ranges, layout, self.precision)
 
     @property
     def unweighed(self) -> LaidOut:
@@ -184,7 +211,7 @@ class Weighing:
         stages = []
         drafts = self.engine.draft_weights_per_stage(self.whole, self.precision, self.layout.tp, len(ranges))
         for layers, draft in zip(ranges, drafts, strict=True):
-            kinds = tuple(self.tensors.kinds[layers.start : layers.stop])
+            kinds = tuple(self.places.kinds[layers.start : layers.stop])
             if kinds not in counted:
                 counted[kinds] = Counter(kinds)
             counts = counted[kinds]
@@ -198,7 +225,7 @@ class Weighing:
     def stage(self, layers: range, counts: Counter[int], draft: int, *, first: bool, last: bool) -> Stage:
         """A stage of these layers; `draft`: bytes of a draft model's weights on it."""
         weights, ends = self.at_end(first=first, last=last)
-        parts = [(1, ends), (1, self.engine.tables(self.rank)), (1, LoadedWeights(draft=draft))]
+        parts = [(1, ends), (1, self.tables), (1, LoadedWeights(draft=draft))]
         for kind, count in counts.items():
             stored, loaded = self.each[kind]
             weights += count * stored
@@ -211,14 +238,18 @@ class Weighing:
 
     def working(self, engine: Engine, limits: Limits, laid_out: LaidOut, stage: int) -> Peak:
         """Peak of a pass on a stage at start: it goes through layer after layer."""
-        peaks, within = self.peaks_of(engine, limits, last=laid_out.stages[stage].last), [laid_out.ranges[stage]]
-        each = zip(self.rank.all_blocks, peaks.blocks, strict=True)
-        passed = [peak for block, peak in each if peak is not None and places_within(block.runs_in, within)]
-        return largest(passed if peaks.behind is None else [*passed, peaks.behind])
+        layers, last = laid_out.ranges[stage], laid_out.stages[stage].last
+        key = step_size(limits, last=last), layers
+        if key not in self.highest:
+            peaks = self.peaks_of(engine, limits, last=last)
+            each = zip(self.rank.all_blocks, peaks.blocks, strict=True)
+            passed = [peak for block, peak in each if peak is not None and places_within(block.runs_in, [layers])]
+            self.highest[key] = largest(passed if peaks.behind is None else [*passed, peaks.behind])
+        return self.highest[key]
 
     def peaks_of(self, engine: Engine, limits: Limits, *, last: bool) -> BlockPeaks:
         """Peaks of a pass in each block, on the last stage or another, and in what stands behind the layers."""
-        size = limits.step_tokens, limits.sequences, limits.encoder_bytes, limits.image_patches, last
+        size = step_size(limits, last=last)
         if size not in self.peaks:
             each = [self.peak(engine, limits, [block], last=last) for block in self.rank.all_blocks]
             behind = self.peak(engine, limits, self.drafts, last=True) if last else None
@@ -227,7 +258,7 @@ class Weighing:
 
     def working_each(self, engine: Engine, limits: Limits, stages: Sequence[range]) -> list[int]:
         """Bytes that a pass takes at start at its highest on each of the stages."""
-        kinds, each = self.tensors.kinds, self.layer_peaks(engine, limits, last=False)
+        kinds, each = self.places.kinds, self.layer_peaks(engine, limits, last=False)
         *others, end = ({*kinds[stage.start : stage.stop]} for stage in stages)
         behind = self.peaks_of(engine, limits, last=True).behind
         last = self.layer_peaks(engine, limits, last=True)
@@ -240,7 +271,7 @@ class Weighing:
         runs = [
             (block.runs_in, int(peak.bytes)) for block, peak in zip(self.rank.all_blocks, peaks, strict=True) if peak
         ]
-        return [max((nbytes for layers, nbytes in runs if first in layers), default=0) for first in self.tensors.firsts]
+        return [max((nbytes for layers, nbytes in runs if first in layers), default=0) for first in self.places.firsts]
 
     def least_working(self, engine: Engine, limits: Limits) -> int:
         """Bytes that a pass takes in the layer that takes least."""
@@ -259,8 +290,8 @@ class Weighing:
 
     def at_end(self, *, first: bool, last: bool) -> tuple[int, LoadedWeights]:
         """Bytes of a stage besides its layers, as stored and as loaded."""
-        ends = self.tensors.ends
-        if self.like is not None and ends == self.like.tensors.ends:
+        ends = self.ends
+        if self.like is not None and ends == self.like.ends:
             return self.like.at_end(first=first, last=last)
         if (first, last) not in self.at_ends:
             layers = range(0 if first else 1, self.rank.num_layers if last else 0 if first else 1)
@@ -282,13 +313,19 @@ class RankWeights:
         self.weighings = dict[Layout, Weighing]()
         self.cuts = dict[int, tuple[range, ...]]()
         self.layouts = dict[Layout, LaidOut]()
+        self.starts: dict[tuple[Hashable, ...], tuple[Cache | None, Mapping[OverheadItem, Range]]] = (
+            {} if like is None else like.starts
+        )
+        """Cache and overhead of engines that set memory aside, which weights in other formats leave as they are."""
         self.under_flags = dict[str, RankWeights]()
 
     def of(self, layout: Layout) -> Weighing:
         """A rank, with the layers of all its pipeline stages."""
-        shape = layout if layout.pp == 1 else layout.model_copy(update={"pp": 1})
-        if shape != layout and self.engine.groups(self.whole, shape) != self.engine.groups(self.whole, layout):
-            shape = layout
+        shape = layout
+        if layout.pp > 1:
+            unstaged = layout.model_copy(update={"pp": 1})
+            if self.engine.groups(self.whole, unstaged) == self.engine.groups(self.whole, layout):
+                shape = unstaged
         if shape not in self.weighings:
             like = None if self.like is None else self.like.of(shape)
             self.weighings[shape] = Weighing(self.engine, self.whole, self.precision, shape, like)
@@ -303,8 +340,23 @@ class RankWeights:
     def laid_out(self, layout: Layout) -> LaidOut:
         """A rank of each pipeline stage."""
         if layout not in self.layouts:
-            self.layouts[layout] = self.of(layout).laid_out(layout, self.ranges_of(layout.pp))
+            weighing, ranges = self.of(layout), self.ranges_of(layout.pp)
+            stages = weighing.stages(ranges)
+            self.layouts[layout] = LaidOut(self.whole, weighing.rank, stages, ranges, layout, self.precision)
         return self.layouts[layout]
+
+    def start(
+        self, engine: Engine, layout: Layout, gpu: GPU, limits: Limits
+    ) -> tuple[Cache | None, Mapping[OverheadItem, Range]]:
+        """Layout of the cache, and the usual overhead, on GPUs with the kernels and links of this one."""
+        key = engine, layout, self.precision.kv, limits, *engine.kernels_on(gpu)
+        if (known := self.starts.get(key)) is not None:
+            return known
+        laid_out = self.laid_out(layout)
+        start = engine.cache(laid_out, gpu, limits), engine.overhead_on(gpu, laid_out, limits)
+        if limits.share is not None:
+            self.starts[key] = start
+        return start
 
     def reloaded(self, engine: Engine) -> "RankWeights":
         """Weights as an engine loads them under other flags."""

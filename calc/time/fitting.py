@@ -96,7 +96,7 @@ def rates_of(row: Formats, gpu: GPU, longest: Sequence[int], context: int) -> li
 
 def longest_context(serving: Serving | None, gpu: GPU) -> int:
     """Tokens of one sequence that memory and the model allow; 0 where it does not fit."""
-    if serving is None:
+    if serving is None or serving.outweighs(gpu):
         return 0
     most = serving.architecture.max_positions or MOST_TOKENS
     longest = max_context(serving.on(gpu, ONE_REQUEST), most)

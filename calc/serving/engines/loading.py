@@ -173,7 +173,9 @@ class Loader(StartedEngine):
             if not (copies := copies_within_piece(rank, read.tensor, stage)):
                 continue
             doubled = read.form.outer is not None and self.undoes_double_quantization and read.form == FORMATS["nf4-dq"]
-            piece = Piece.of(read.tensor, FORMATS["nf4"]) if doubled else self.regrouped(read, rank)
+            piece = Piece.of(read.tensor, FORMATS["nf4"]) if doubled else read
+            if piece.tensor.component == "experts_routed":
+                piece = self.regrouped(piece, rank)
             tensor, _, a_layer, nbytes, scales = piece
             component, excluded_as, name = tensor.component, tensor.excluded_as, tensor.name
             if excluded_as == "vision":
@@ -203,8 +205,7 @@ class Loader(StartedEngine):
     def regrouped(self, piece: Piece, rank: Architecture) -> Piece:
         """A matrix of routed experts with the groups in which a kernel reads them: they are halved while they divide
         neither side of a rank's experts (`moe_wna16.py` of vLLM and SGLang)."""
-        group = piece.form.block[1]
-        least = self.least_group(piece.form) if piece.tensor.component == "experts_routed" else None
+        group, least = piece.form.block[1], self.least_group(piece.form)
         if group is None or least is None or not is_matrix(piece.tensor):
             return piece
         moe = moe_of(piece.tensor, rank)

@@ -25,7 +25,7 @@ from calc.model.feedforward import RankGroups
 from calc.model.tensor import Tensor
 from calc.serving.engines.sizes import LaidOut, Limits
 from calc.serving.engines.started import StartedEngine
-from calc.serving.kv_cache import growth, state_bytes
+from calc.serving.kv_cache import growth
 from calc.serving.workload import Workload
 
 SUPPORT = {
@@ -67,7 +67,7 @@ def without_pooling(architecture: Architecture, engine: str) -> Iterator[Refusal
 def without_cache(architecture: Architecture) -> Iterator[Refusal]:
     """Why an engine that sets its cache aside does not serve a model that keeps none, unless it reads texts whole."""
     if not architecture.encodes and not any(
-        any(growth([block], "bf16").values()) or state_bytes([block]) for block in architecture.all_blocks
+        block.recurrences or any(growth([block], "bf16").values()) for block in architecture.all_blocks
     ):
         sentence = Message(
             "No layer of this model keeps a cache: it drafts for a larger model and is served beside it only."

@@ -8,12 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calc import ConfigError, Layout, Overhead, Precision, Workload, report
+from calc.formats import WEIGHT_FORMATS
 from calc.hardware.gpus import usual_gpus
 from calc.hardware.overhead import HIGH, LOW, MIDDLE
 from calc.hardware.parallel import shapes
 from calc.serving.engines import ENGINES
 from calc.serving.memory import Serving
-from calc.serving.verdict import verdict_word
+from calc.serving.verdict import max_context, verdict_word
 from presets import models
 from tests import CHECKPOINT_ENGINES, SAMPLED
 from tests.cases import in_one_test
@@ -136,6 +137,22 @@ def test_flags_that_are_named_do_it(case):
         changed = serving(model, engine, flags=verdict.flags)
         (again,) = report(config, engine=changed.engine, workload=workload, gpus=[gpu]).verdicts
         assert (again.verdict, again.min_gpus) == ("fits", 1)
+
+
+@given(asked(), st.sampled_from(WEIGHT_FORMATS), st.sampled_from([Layout(), Layout(tp=2), Layout(pp=2)]))
+@settings(max_examples=60, deadline=None)
+def test_what_outweighs_a_gpu_never_fits_it(case, weights, layout):
+    """Weights as stored bound those that an engine loads from below, so that a map need not lay them out."""
+    gpu, model, engine, workload = case
+    try:
+        one = Serving.of(ARCHITECTURES[model], ENGINES[engine](), Precision(weights=weights), layout, Overhead())
+    except ConfigError:  # the engine does not take it
+        return
+    loaded = sum(stage.loaded.total for stage in one.laid_out.stages)
+    assert one.weighing.stored <= loaded
+    if one.outweighs(gpu):
+        assert max_context(one.on(gpu, workload)) == 0
+        assert not one.on(gpu, workload).fits(LOW)
 
 
 @given(asked())

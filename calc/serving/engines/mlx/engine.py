@@ -5,7 +5,7 @@ Read in mlx-lm 0.32.2 and MLX 0.32: `generate.py` (`generate_step`, `BatchGenera
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from calc.errors import Message, Refusal
 from calc.formats import CacheFormat, Precision, WeightFormat
@@ -227,10 +227,11 @@ class MLX(Engine):
         blocks, passes = [write.apply(block) for block in part.blocks], cache.last_passes(work.prompt)
         at_once = limits.step_tokens // passes[0].tokens  # prompts
 
-        def peaks(cached: int, tokens: Any, length: int) -> Iterator[StagePeak]:
+        def peaks(cached: int, name: str, tokens: int, length: int) -> Iterator[StagePeak]:
             step = Pass(
                 sequences=write.of("batch", sequences),
-                tokens=tokens,
+                tokens=write.of(name, tokens),
+                numbers=(sequences, tokens),
                 length=write.of("sequence", length),
                 width=laid_out.precision.activation_bytes,
                 scored=without_kernel(part.blocks, laid_out.rank),
@@ -239,10 +240,10 @@ class MLX(Engine):
 
         stage_peaks = list[StagePeak]()
         for prompt in passes:
-            tokens = write.of("step_tokens", at_once * prompt.tokens)
-            stage_peaks += peaks(cache.prompt_bytes(sequences, prompt), tokens, prompt.length)
+            passed = at_once * prompt.tokens
+            stage_peaks += peaks(cache.prompt_bytes(sequences, prompt), "step_tokens", passed, prompt.length)
         cached = cache.generating_bytes(sequences, work.context, work.prompt)
-        return [*stage_peaks, *peaks(cached, write.of("batch", sequences), work.context)]
+        return [*stage_peaks, *peaks(cached, "batch", sequences, work.context)]
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         return {"libraries": METAL}

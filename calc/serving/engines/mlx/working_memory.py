@@ -37,9 +37,16 @@ class Pass:
 
     sequences: Any
     tokens: Any  # of all sequences
+    numbers: tuple[int, int]  # both, also where they are written as symbols
     length: Any  # tokens of each sequence that attention reads
     width: int  # bytes of an element
     scored: frozenset[Place]  # attention whose scores no kernel spares
+
+    @property
+    def tokens_each(self) -> int:
+        """Tokens of a sequence that pass, which decide how many chunks they are."""
+        sequences, tokens = self.numbers
+        return tokens // sequences
 
 
 def pass_peaks(blocks: Iterable[Block], model: Architecture, step: Pass) -> Iterator[Peak]:
@@ -69,7 +76,7 @@ def kept_to_the_end(blocks: Sequence[Block], layer: int, model: Architecture, st
     pass, and MLX computes what is nearest to an output last (`eval_impl` of mlx/transforms.cpp). What states are read
     off waits: inputs of convolutions; of Mamba-2 also x, B and C, x times dt, and the last chunk's decays (`ssm_attn`
     of mlx-lm's models/ssm.py, which Metal runs too)."""
-    length = step.tokens // step.sequences
+    length = step.tokens_each
     channels, of_states, decays = 0, 0, 0
     if length == 1 or model.model_type in BY_TOKEN:
         return {}
@@ -89,7 +96,7 @@ def kept_to_the_end(blocks: Sequence[Block], layer: int, model: Architecture, st
     return {name: nbytes for name, nbytes in saved.items() if nbytes}
 
 
-def chunk_decays(mixer: Mamba2, length: Any) -> Any:
+def chunk_decays(mixer: Mamba2, length: int) -> Any:
     """Bytes of a sequence's decays from token to token of a chunk, for every head, in fp32 (`segsum`)."""
     tokens = min(CHUNK, length)
     return 4 * mixer.n_heads * tokens * tokens
@@ -128,7 +135,7 @@ def mixer_peak(mixer: Mixer, block: Block, model: Architecture, step: Pass, *, s
     """Attention or a recurrence next to the residual stream, and to what a feed-forward makes that reads the same
     input. Scores of all heads are there where no kernel spares them, and of latent attention those of rotary keys too,
     which a kernel takes as its mask."""
-    if isinstance(mixer, Mamba2) and step.tokens > step.sequences:
+    if isinstance(mixer, Mamba2) and step.numbers[1] > step.numbers[0]:
         return chunks_peak(mixer, model, step)
     elements = {"residual stream": model.hidden} | mixer_elements(mixer, model)
     if block.dense is not None and (model.kernels.parallel or len(block.norms) == 1):
@@ -147,7 +154,7 @@ def mixer_peak(mixer: Mixer, block: Block, model: Architecture, step: Pass, *, s
 
 def chunks_peak(mixer: Mamba2, model: Architecture, step: Pass) -> Peak:
     """Mamba-2 over a prompt: decays of every chunk, and a further one while it is made."""
-    length = step.tokens // step.sequences
+    length = step.tokens_each
     decays = step.sequences * (-(-length // CHUNK) + 1) * chunk_decays(mixer, length)
     made = {"projections": step.width * step.tokens * mixer.projected(model.hidden)}
     return Peak(mixer.title(), made | {"decays of every chunk, and one more": decays})

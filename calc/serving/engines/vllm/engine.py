@@ -196,7 +196,8 @@ class VLLM(DraftingEngine):
         if (padded := up_to(model.vocab, VOCABULARY)) % layout.tp:
             sentence = "The vocabulary, padded to {n:,} rows, does not divide by tp {tp:,}."
             yield Refusal(Message(sentence, n=padded, tp=layout.tp), "tp")
-        yield from undivided_groups(model, layout.tp)
+        if layout.tp > 1:
+            yield from undivided_groups(model, layout.tp)
         yield from layout.unspread(model)
         yield from undivided(self.name, self.title, model, layout, layout.tp)
         if layout.ep not in (1, ranks := layout.tp * layout.dp):  # `FusedMoEParallelConfig.make`

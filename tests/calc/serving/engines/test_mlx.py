@@ -76,7 +76,7 @@ def test_the_peak_of_a_prompts_pass(config, rows):
     places = [(n, place) for n, block in enumerate(model.blocks) for place, _ in enumerate(block.mixers)]
     attention = frozenset((n, place) for n, place in places if model.blocks[n].mixers[place].score_heads)
     tokens = row["prompt"] - 1
-    prompt = Pass(sequences=1, tokens=tokens, length=tokens, width=4, scored=attention)
+    prompt = Pass(sequences=1, tokens=tokens, numbers=(1, tokens), length=tokens, width=4, scored=attention)
     working = max(peak.bytes for peak in pass_peaks(model.blocks, model, prompt))
     cache = PromptCache(model, Precision(weights="fp32", kv="fp32"), MLXOptions())
     (last,) = cache.last_passes(row["prompt"])
@@ -226,10 +226,10 @@ def test_a_smaller_pass_needs_less():
 
 
 DERIVED = (QWEN3, GPT_OSS, GEMMA3, "deepseek-ai/DeepSeek-V3", "deepseek-ai/DeepSeek-V2-Lite", "google/gemma-2-9b")
-"""Windows, latents as they are cached and as they are not, experts, and states."""
+"""Windows, latents as they are cached and as they are not, experts, states, and chunks of Mamba-2."""
 
 
-@pytest.mark.parametrize("name", [*DERIVED, "Qwen/Qwen3-Next-80B-A3B-Instruct"])
+@pytest.mark.parametrize("name", [*DERIVED, "Qwen/Qwen3-Next-80B-A3B-Instruct", "ibm-granite/granite-4.0-h-tiny"])
 def test_the_lines_of_every_figure_come_to_it(name):
     allocation = serving(name, "mlx-4bit").on(gpus()["apple-m3-ultra"], Workload(batch=3, context=5000, generated=100))
     memory, of = allocation.memory, Derivations(allocation)
