@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from calc import Architecture, Layout, Precision
-from calc.formats import Native
 from calc.hardware.engine_rules import runs
 from calc.serving import MOST_TOKENS
 from calc.serving.engines import ENGINES
@@ -223,8 +222,9 @@ def test_the_map_of_llamacpp_is_of_files():
     first = rows(app, "map_rows_formats")[0]
     assert "Context, Q4_K_M" in first
     assert "Context, fp8" not in first
-    whole = Architecture.from_config(models()["Qwen/Qwen3-14B"].config)
-    kinds, found = fitted.on_gpus(whole, Native("bf16"), (), 1, 8192, "llamacpp")
+    link = {"model": "Qwen/Qwen3-14B", "length": "8192", "engine": "llamacpp"}
+    scenario, _ = query.decode(link, query.GPUS, Scenario(), lambda _: {})
+    kinds, found = fitted.of_scenario(looked(scenario), "llamacpp")
     row = found.max_context[[gpu.id for gpu in kinds].index("rtx-4070")]  # 12 GB; Q8_0 has 15.7 GB, Q4_K_M 9.0
     assert row[fitted.FILES.index("Q8_0")] == 0 < row[fitted.FILES.index("Q4_K_M")]
 

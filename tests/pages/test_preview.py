@@ -42,7 +42,7 @@ def client():
         ),
         (
             "/train_plan?plan_gpus=h100-sxm",
-            "Qwen3-8B is trained in 16.6 days on 8 × H100 SXM 80GB, for $12,708.10 · Weighbridge",
+            "Qwen3-8B is trained in 16.6 days on 8 × H100 SXM 80GB, for $12,700 · Weighbridge",
         ),
         (
             "/plan?plan_gpus=l4&tpot_ms=0.1&max_gpus=1&users=3",

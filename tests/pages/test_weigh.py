@@ -71,7 +71,7 @@ def test_a_move_reads_the_model_once(monkeypatch):
     run(app.slider(key="field_num_hidden_layers").set_value(60))
     assert len(built) == 1
     ask(app, batch=4)
-    assert len(built) == 2
+    assert len(built) == 1
 
 
 def test_all_sliders_can_be_put_back_together():

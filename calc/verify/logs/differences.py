@@ -5,12 +5,12 @@ from typing import Any
 
 from calc.errors import Message
 from calc.formats import FLOATS
-from calc.hardware.overhead import Overhead
 from calc.model.architecture import Architecture
 from calc.serving.engines import LOGS, Engine, StartupLog
 from calc.serving.engines.sizes import LoadedWeights
 from calc.serving.memory import KVBudget, Serving
 from calc.serving.report import Report
+from calc.serving.weighing import RankWeights
 from calc.units import GIB, hundredths
 from calc.verify.logs.cached import cache_rows, pages
 from calc.verify.logs.log import CLOSE, ROUNDING, Difference, Log, compared, in_range
@@ -84,7 +84,7 @@ def _candidates(
     precision, layout = ours.scenario.precision, ours.scenario.layout
     vision = bool(ours.parameters.not_in_total["vision"])
     for what, engine in known.loadings(started, precision, vision=vision):
-        stages = Serving.of(architecture, engine, precision, layout, Overhead()).laid_out.stages
+        stages = RankWeights(architecture, engine, precision).laid_out(layout).stages
         yield what, max((stage.loaded for stage in stages), key=lambda loaded: loaded.total)
 
 

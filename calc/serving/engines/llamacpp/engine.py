@@ -151,6 +151,11 @@ class LlamaCpp(Engine):
             yield from unread
             return
         yield from super().model_refusals(model, precision)
+        if self.options.override_tensor is not None and self.options.host_pattern is None:
+            sentence = Message(
+                "--override-tensor takes PATTERN=CPU, such as {example}.", example=r"\.ffn_.*_exps\.=CPU"
+            )
+            yield Refusal(sentence, "override_tensor")
         if self.options.split_mode == "row":
             sentence = Message(
                 "llama.cpp {version} splits matrices by rows on SYCL and Hexagon: with CUDA it stops at "

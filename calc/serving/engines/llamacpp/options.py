@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from calc.errors import ConfigError, Frozen, Message
+from calc.errors import Frozen
 from calc.formats import CacheFormat, Precision, WeightFormat
 from calc.formats.scheme import is_quick
 
@@ -148,13 +148,6 @@ class LlamaCppOptions(Frozen):
 
     @property
     def host_pattern(self) -> str | None:
-        """Pattern of the tensors that --override-tensor keeps on the host."""
-        if self.override_tensor is None:
-            return None
-        pattern, _, device = self.override_tensor.rpartition("=")
-        if device != "CPU" or not pattern or not is_quick(pattern):
-            raise ConfigError(
-                Message("--override-tensor takes PATTERN=CPU, such as {example}.", example=r"\.ffn_.*_exps\.=CPU"),
-                "override_tensor",
-            )
-        return pattern
+        """Pattern of the tensors that --override-tensor keeps on the host; None: it keeps none, or can't be read."""
+        pattern, _, device = (self.override_tensor or "").rpartition("=")
+        return pattern if pattern and device == "CPU" and is_quick(pattern) else None

@@ -2,7 +2,6 @@
 
 from contextlib import suppress
 from dataclasses import replace
-from itertools import chain
 
 import pytest
 from hypothesis import assume, given
@@ -33,10 +32,10 @@ ARCHITECTURES = architectures()
 
 
 def loaded(model, weights="bf16", engine="vllm", changes=(), options=(), **layout):
-    """What a rank of each stage holds; the vision encoder left out unless an option says otherwise."""
+    """What a rank of each stage holds; vLLM leaves the vision encoder out unless an option says otherwise."""
     architecture = Architecture.from_config(models()[model].config | dict(changes))
     kind = ENGINES[engine]
-    flags = ({} if engine == "transformers" else {"language_model_only": True}) | dict(options)
+    flags = ({"language_model_only": True} if engine == "vllm" else {}) | dict(options)
     one = kind(kind.options_type(**flags))
     serving = Serving.of(architecture, one, Precision(weights=weights), Layout(**layout), Overhead())
     return [stage.loaded for stage in serving.laid_out.stages]
@@ -213,8 +212,7 @@ def test_stages_are_loaded_as_they_are_weighed(model, weights, pp, engine):
     layout = staged(kind(), architecture, precision, layout)
     serving = Serving.of(architecture, kind(), precision, layout, Overhead())
     for stage, layers in zip(serving.laid_out.stages, serving.laid_out.ranges, strict=True):
-        tensors = serving.ranks.of(layout).tensors
-        pieces = [*chain.from_iterable(tensors.layers.values()), *tensors.ends]
+        pieces = serving.ranks.of(layout).pieces
         whole = kind().loaded(serving.laid_out.rank, pieces, layers, layout)
         tables = kind().tables(serving.laid_out.rank)
         assert stage.loaded == LoadedWeights.sum([(1, whole), (1, tables)])
