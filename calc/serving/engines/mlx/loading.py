@@ -104,7 +104,7 @@ class MLXTypes:
 
     def is_quantized(self, tensor: Tensor) -> bool:
         """Whether its module can be, and its rows are whole groups."""
-        stacked = tensor.experts > 1 and "{expert}" not in tensor.name
+        stacked = tensor.stacked > 1
         if len(tensor.shape) - stacked != 2 or not (stacked or tensor.name.endswith(".weight")):
             return False
         if tensor.component == "router" and self.model.model_type in ROUTERS_PLAIN:
