@@ -127,6 +127,11 @@ class MoE(Frozen):
         return self.expert.gated
 
     @property
+    def choices(self) -> int:
+        """Routed experts that a token chooses, on whatever ranks they are."""
+        return self.top_k if self.chosen is None else self.chosen
+
+    @property
     def active_width(self) -> int:
         """Columns that one token passes through: its routed experts', and those of what every token does."""
         dense = sum(part.intermediate for part in (self.shared, self.parallel_mlp) if part is not None)

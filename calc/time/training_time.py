@@ -202,11 +202,18 @@ class TrainingSpeed(RankDemands):
 
     def timed(self, operation: Operation, end: End) -> Timed:
         shares, passes = self.shares, self.passes(operation.what).all
-        compute = self.computing(operation.what, operation.flops, end)
+        compute = self.computing(operation.what, operation.flops / self.routers(operation.what), end)
         weights = operation.weights / (self.layout.ep if operation.what == "experts_routed" else 1)
-        moved = passes * (weights + operation.cache + operation.activations)
+        activations = operation.activations / self.routers(operation.what)
+        moved = passes * (weights + operation.cache + activations)
         memory = moved / (self.gpu.bandwidth_gb_s * 1e9 * shares.bandwidth.share(end))
         return Timed(operation.what, larger(compute, memory), compute, memory)
+
+    def routers(self, what: What) -> int:
+        """Ranks over which the tokens of a router are divided: sequence parallelism leaves each its own (Megatron-LM,
+        `core/transformer/moe/token_dispatcher.py`), torch's DTensor gathers those of all before."""
+        divided = what == "router" and self.layout.sequence_parallel and self.recipe.buffers
+        return self.layout.tp if divided else 1
 
     def within_layers(self, demand: Demand, end: End, *, latency: bool = True) -> float:
         """Seconds that do not hide behind compute. Tensor parallelism: two all-reduces a layer; tokens sent to their
@@ -227,13 +234,14 @@ class TrainingSpeed(RankDemands):
 
     def to_experts(self, top_k: int, nbytes: float, end: End, *, latency: bool) -> float:
         """Seconds in which tokens of so many bytes are sent to their experts, or back: over links to each GPU that
-        holds some of a token's experts; over the network to each other node that does, once, whose own links pass it on
-        meanwhile (DeepEP and HybridEP, github.com/deepseek-ai/DeepEP)."""
+        holds some of a token's experts, with all parts of an expert on ranks of its own; over the network to each other
+        node that does, once, whose own links pass it on meanwhile (DeepEP and HybridEP,
+        github.com/deepseek-ai/DeepEP)."""
         layout, gpu = self.layout, self.gpu
         ranks, share = layout.ep * layout.slices, layout.slices / layout.tp
         reach = (gpu.link_gpus or self.node) if gpu.link_gb_s is not None else self.node
         within = min(ranks, reach)
-        seconds = self.ring(end, within, share * nbytes * ranks * touched(ranks, 1, top_k), latency=latency)
+        seconds = self.ring(end, within, share * nbytes * layout.ep * touched(layout.ep, 1, top_k), latency=latency)
         nodes = -(-ranks // reach)
         if nodes == 1:
             return seconds

@@ -282,6 +282,7 @@ def settings_of(rank: Architecture, scenario: TrainingScenario, *, single: bool)
         keeps_gradients=layout.gathered_by_fsdp(recipe)
         or not (recipe.buffers or work.accumulation > 1 or work.optimizer_in_backward),
         ep=layout.ep,
+        slices=layout.slices if layout.sequence_parallel and layout.slices < layout.tp else 0,
         single=single,
     )
 

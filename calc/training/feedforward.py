@@ -96,7 +96,7 @@ WEIGHTS = "weights of experts"
 @scoped
 def mixture(t: Modules, moe: MoE, x: Tracked) -> Tracked:
     """Routed experts, and those that every token passes through."""
-    if t.kernels.passes_all:
+    if t.kernels.passes_all and t.settings.ep == 1:  # a dispatcher sends copies to chosen experts alone
         return every_expert(t, moe, x)
     shared = t.local(mlp(t, moe.shared, x)) if moe.shared is not None and t.kernels.shared_first else None
     weights, indices = routed(t, moe, x)
@@ -127,7 +127,7 @@ def every_expert(t: Modules, moe: MoE, x: Tracked) -> Tracked:
     """Each token through all experts, weighted before, mostly by zero: Llama 4."""
     n, columns, expert = moe.n_experts, x.columns, moe.expert
     label = "scores of the router"
-    chosen, indices = t.largest(router_logits(t, moe, x, x.width), moe.top_k)
+    chosen, indices = t.largest(router_logits(t, moe, x, x.width), moe.choices)
     scores = t.gather(chosen, indices, n, label)  # put among others that are minus infinity
     with t.alive(scores):
         scores = t.local(t.cast(t.result_saved(t.cast(scores, 4, label), label), x.width, label))
@@ -143,25 +143,26 @@ def every_expert(t: Modules, moe: MoE, x: Tracked) -> Tracked:
 
 @scoped
 def routed(t: Modules, moe: MoE, x: Tracked) -> tuple[Tracked, Tracked]:
-    """Weights and numbers of the experts that each token is sent to."""
+    """Weights and numbers of the experts that each token is sent to. Megatron-LM's ranks route their own tokens, S / TP
+    (`core/transformer/moe/token_dispatcher.py`); torch's DTensor has gathered those of all."""
     label = "scores of the router"
     if "router" in t.kernels.norms_unweighted:
         normed, scale = "normed states of the router", t.parameter(x.columns)
         x = t.local(t.scale(t.multiply(scale, t.unweighted_norm(x, normed), normed), normed))
     if t.kernels.scores_chosen_only:  # a softmax over those that are chosen
-        weights, indices = map(t.local, t.largest(router_logits(t, moe, x, x.width), moe.top_k))
+        weights, indices = map(t.local, t.largest(router_logits(t, moe, x, x.width), moe.choices))
         return t.result_saved(weights, WEIGHTS), indices
     width = 4 if in_fp32(t.kernels.fp32_router, moe) else x.width
     logits = t.local(router_logits(t, moe, t.cast(x, width, "inputs of the router in 32 bits"), width))
     scores = t.local(t.result_saved(t.cast(logits, 4, label), label))
     if moe.router_correction == "none":
-        weights, indices = map(t.local, t.largest(scores, moe.top_k))
+        weights, indices = map(t.local, t.largest(scores, moe.choices))
         return t.cast(
             t.divided(weights, WEIGHTS), 4 if in_fp32(t.kernels.fp32_weights, moe) else x.width, WEIGHTS
         ), indices
-    corrected = t.local(t.new(label, scores.columns, 4))  # no gradient passes the choice
-    _, indices = map(t.local, t.largest(corrected, moe.top_k))
-    weights = t.local(t.scale(t.divided(t.gather(scores, indices, moe.top_k, WEIGHTS), WEIGHTS), WEIGHTS))
+    corrected = t.local(t.new(label, scores.columns, 4, x.unit))  # no gradient passes the choice
+    _, indices = map(t.local, t.largest(corrected, moe.choices))
+    weights = t.local(t.scale(t.divided(t.gather(scores, indices, moe.choices, WEIGHTS), WEIGHTS), WEIGHTS))
     return t.cast(weights, 4 if in_fp32(t.kernels.fp32_weights, moe) else x.width, WEIGHTS), indices
 
 
@@ -175,37 +176,46 @@ def router_logits(t: Modules, moe: MoE, x: Tracked, width: int) -> Tracked:
         weight = t.local(folded(t, fold_factors(t, moe.model_copy(update={"n_experts": 1}), x.columns, rows, 1), size))
     wide = t.local(t.cast(weight, width, "weights of the router in 32 bits"))
     if t.kernels.casts_router:
-        return t.linear(x, wide, rows, "logits of the router")
-    return t.without_autocast(x, wide, rows, "logits of the router")
+        return t.linear(x, wide, rows, "logits of the router", x.unit)
+    return t.without_autocast(x, wide, rows, "logits of the router", x.unit)
 
 
 @scoped
 def experts(t: Modules, moe: MoE, x: Tracked, weights: Tracked, indices: Tracked) -> Tracked:
     """Copies of each token through gate and up, activation, down; then weighted and put back in order."""
-    k, columns, expert = moe.top_k, x.columns, moe.expert
+    (k, unit), columns, expert = copies_of(t, moe), x.columns, moe.expert
     parts = 2 if expert.gated else 1
     down, up = adapters(t, moe, columns, parts)
     for factor in (*(down or ()), *(up or ())):
         t.local(factor)
     sort = "order of copies"
-    numbers, order = t.local(t.new(sort, k, 8)), t.local(t.new(sort, k, 8))
-    copies = t.local(t.gather(x, t.new(sort, k, 8), k * columns, "copies of tokens"))
+    numbers, order = t.local(t.new(sort, k, 8, unit)), t.local(t.new(sort, k, 8, unit))
+    copies = t.local(t.gather(x, t.new(sort, k, 8, unit), k * columns, "copies of tokens"))
     weights = t.local(t.gather(weights, order, k, WEIGHTS))
-    counts = t.local(t.new(sort, k, 4))
+    counts = t.local(t.new(sort, k, 4, unit))
     wide = parts * expert.intermediate
-    first_bias = expert_bias(t, moe, k * wide)
+    first_bias = expert_bias(t, moe, k, wide, unit)
     widening = t.local(expert_matrices(t, moe.n_experts // t.settings.ep * columns * wide, up))
     y = grouped(t, copies, widening, k * wide, "gate and up", first_bias)
     with t.alive(first_bias):
         y = activated_copies(t, expert, y, k)
-        second_bias = expert_bias(t, moe, k * columns)
+        second_bias = expert_bias(t, moe, k, columns, unit)
     second_bias = second_bias and t.local(second_bias)
     narrowing = t.local(expert_matrices(t, moe.n_experts // t.settings.ep * expert.intermediate * columns, down))
     y = grouped(t, y, narrowing, k * columns, "outputs of experts", second_bias)
     weighted = t.multiply(t.local(y), weights, "weighted outputs of experts")
-    weighted = t.local(t.gather(weighted, t.new(sort, k, 8), k * columns, "weighted outputs in order"))
+    weighted = t.local(t.gather(weighted, t.new(sort, k, 8, unit), k * columns, "weighted outputs in order"))
     t.free(numbers, counts)
-    return t.cast(t.resized(weighted, columns, "output of experts"), x.width, "output of experts")
+    return t.cast(t.resized(weighted, columns, "output of experts", unit=x.unit), x.width, "output of experts")
+
+
+def copies_of(t: Modules, moe: MoE) -> tuple[int, CountedBy]:
+    """Copies of a token that the experts of a rank take, and the tokens that they are counted by. Where experts are cut
+    into fewer parts than there are ranks, a token of one rank goes to all parts of each expert that it chooses
+    (Megatron-LM `MoEAlltoAllTokenDispatcher`: all-to-all over EP, then all-gather over ETP)."""
+    if t.settings.slices:
+        return moe.choices * t.settings.slices, CountedBy.STREAM
+    return moe.top_k, CountedBy.TOKEN
 
 
 def adapters(t: Modules, moe: MoE, hidden: int, parts: int) -> tuple[list[Tracked] | None, list[Tracked] | None]:
@@ -254,12 +264,12 @@ def in_fp32(stated: bool | None, moe: MoE) -> bool:
     return moe.router_correction == "buffer" if stated is None else stated
 
 
-def expert_bias(t: Modules, moe: MoE, columns: int) -> Tracked | None:
+def expert_bias(t: Modules, moe: MoE, copies: int, columns: int, unit: CountedBy) -> Tracked | None:
     """The bias of its expert for each copy of a token; its gradient is put into zeros."""
     if not moe.expert.bias:
         return None
-    bias = t.parameter(moe.n_experts * (columns // moe.top_k), t.settings.experts)
-    return t.gather(bias, t.new("order of copies", 0, 8), columns, "biases of experts")
+    bias = t.parameter(moe.n_experts // t.settings.ep * columns, t.settings.experts)
+    return t.gather(bias, t.new("order of copies", 0, 8, unit), copies * columns, "biases of experts")
 
 
 def fold_factors(t: Modules, moe: MoE, inputs: int, columns: int, parts: int) -> list[Tracked]:
@@ -289,5 +299,5 @@ def expert_matrices(t: Modules, size: int, factors: list[Tracked] | None) -> Tra
 @scoped
 def grouped(t: Modules, x: Tracked, matrices: Tracked, columns: int, name: Name, bias: Tracked | None) -> Tracked:
     """torch.nn.functional.grouped_mm, which autocast leaves alone: each copy of a token by its expert's matrix."""
-    out = t.without_autocast(t.cast(x, matrices.width, "inputs of experts"), matrices, columns, name)
+    out = t.without_autocast(t.cast(x, matrices.width, "inputs of experts"), matrices, columns, name, x.unit)
     return out if bias is None else t.add_in_place(out, bias)

@@ -59,6 +59,7 @@ class Settings:
     gathers: bool  # and between matrices each rank has its part of the tokens (sequence parallel)
     keeps_gradients: bool  # False: they are added into what is held elsewhere, or used at once
     ep: int  # ranks that share the routed experts
+    slices: int  # parts of each, which take copies of a rank's own tokens; 0: copies of those of all ranks
     single: bool  # one sequence: a reshape of its heads is a view, where it is a copy for several
     records: bool = True  # False: under torch.no_grad, which saves nothing
     reads_table: bool = True  # False: the head has a weight of its own, and the embedding's has no second gradient
@@ -91,6 +92,7 @@ class Settings:
             recompute_scores=False,
             reentrant=False,
             ep=1,
+            slices=0,
         )
 
     @cached_property

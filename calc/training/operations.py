@@ -192,10 +192,12 @@ class Operations(Tape):
         return self.record(out, [x, weight], backward, saved_for_each_other(x, weight))
 
     @scoped
-    def without_autocast(self, x: Tracked, weight: Tracked, columns: int, name: Name) -> Tracked:
+    def without_autocast(
+        self, x: Tracked, weight: Tracked, columns: int, name: Name, unit: CountedBy = CountedBy.TOKEN
+    ) -> Tracked:
         """x·W in the type that both have."""
         autocast, self.autocast = self.autocast, False
-        out = self.linear(x, weight, columns, name)
+        out = self.linear(x, weight, columns, name, unit)
         self.autocast = autocast
         return out
 

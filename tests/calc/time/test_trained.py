@@ -113,6 +113,36 @@ def test_a_token_goes_to_another_node_once():
     assert speed.to_experts(8, nbytes, "expected", latency=False) == pytest.approx(sent / network)
 
 
+@pytest.mark.parametrize("model", [QWEN, "deepseek-ai/DeepSeek-V3"])
+@pytest.mark.parametrize(
+    "layout",
+    [
+        pytest.param(TrainingLayout(tp=2, dp=4, ep=8, etp=1), id="etp 1"),
+        pytest.param(TrainingLayout(tp=2, dp=4, ep=4, etp=2), id="etp = tp"),
+        pytest.param(TrainingLayout(tp=8, dp=4, ep=8, etp=2), id="etp 2 of tp 8"),
+        pytest.param(TrainingLayout(tp=2, dp=8), id="ep 1"),
+    ],
+)
+def test_ranks_together_multiply_what_one_gpu_would(model, layout):
+    """Every token goes through its 8 experts, its router and shared experts once, however experts are spread
+    (Megatron-LM, `core/transformer/moe/token_dispatcher.py`: num_global_tokens is S/TP x B x TP x EP)."""
+    speed = run(model, "h100-sxm", layout)
+    forward, products = speed.forward(), {"router", "experts_routed", "experts_shared", "mlp"}
+    whole = {one.what: one.flops for one in speed.whole.products(forward) if one.what in products}
+    rank = {one.what: one.flops / speed.routers(one.what) for one in speed.demands[0].products(forward)}
+    assert whole == {what: layout.tp * rank[what] for what in whole}
+
+
+def test_all_parts_of_an_expert_are_on_ranks_of_its_own():
+    """8 experts on 8 groups of 2 ranks, each with half of the columns: a token goes to both ranks of 8 (1 - (7/8)^8)
+    groups, and is sent by one of two ranks that have half of the tokens each."""
+    speed = run(QWEN, "h200-sxm", TrainingLayout(tp=2, dp=8, ep=8, etp=2, zero=1))
+    speed = replace(speed, gpu=speed.gpu.model_copy(update={"link_gpus": 16}), node=16)
+    nbytes = 4096 * 2048 * 2
+    received = nbytes / 2 * 2 * 8 * (1 - (7 / 8) ** 8)
+    assert speed.to_experts(8, nbytes, "expected", latency=False) == speed.ring("expected", 16, received, latency=False)
+
+
 def test_whole_experts_over_tensor_parallel_ranks_weigh_as_much():
     """E / 64 whole experts on a rank, or E / 8 experts in eighths."""
     whole, cut = (

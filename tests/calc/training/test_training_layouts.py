@@ -58,17 +58,42 @@ def test_the_peak_is_that_of_every_depth(model, recipe, layout, work):
         assert max(peaks) == max(dot(alive.bytes, units) + dot(top.bytes, units) for alive, top in everywhere)
 
 
-@pytest.mark.parametrize(("layout", "copies", "width"), [({"ep": 8}, 4, 768), ({"ep": 4, "etp": 2}, 8, 384)])
-def test_tensor_parallel_ranks_share_the_copies_of_tokens_or_the_columns_of_experts(layout, copies, width):
-    """Bytes of a token in 16 bits, 48 layers of Qwen3-30B-A3B: 8 experts of 768 columns, of 2,048 inputs. Expert
-    parallelism over two tensor-parallel ranks leaves each half of the copies, expert tensor parallelism half of each
-    expert (Megatron-LM, `core/transformer/moe/README.md`)."""
-    layout = TrainingLayout(tp=2, dp=4, **layout)
-    step = training("Qwen/Qwen3-30B-A3B", "bf16", layout=layout)
-    *_, (_, alive, _, _) = step.stage(0, single=False).course.forward()
-    sizes = {name: sum(nbytes) for (name, *_), nbytes in alive.lines.items()}
-    assert sizes["copies of tokens"] == 48 * copies * 2048 * 2
-    assert sizes["gate and up"] == 48 * copies * 2 * width * 2
+def kept(step):
+    """Bytes that 48 layers keep of a sequence of 4,096 tokens, by name, as the last ends."""
+    *_, (_, alive, _, _) = step.stage(0, single=True).course.forward()
+    units = step.units(1, 4096)
+    sizes = dict[str, int]()
+    for (name, *_), nbytes in alive.lines.items():
+        sizes[name] = sizes.get(name, 0) + dot(nbytes, units)
+    return sizes
+
+
+@pytest.mark.parametrize(
+    ("recipe", "layout", "tokens", "width", "routed"),
+    [
+        ("megatron", {"tp": 2, "ep": 8}, 2048, 768, 2048),
+        ("megatron", {"tp": 2, "ep": 4, "etp": 2}, 4096, 384, 2048),
+        ("megatron", {"tp": 4, "ep": 16}, 1024, 768, 1024),
+        ("megatron", {"tp": 4, "ep": 8, "etp": 2}, 2048, 384, 1024),
+        ("bf16", {"tp": 2, "ep": 8}, 2048, 768, 4096),
+    ],
+)
+def test_ranks_share_the_copies_of_tokens_or_the_columns_of_experts(recipe, layout, tokens, width, routed):
+    """Qwen3-30B-A3B in 16 bits: 48 layers with 8 of 128 experts of 768 columns and 2,048 inputs. Each rank routes its
+    own tokens, S / TP, and by torch's DTensor, which has gathered them, all; their copies go to EP ranks, and on to the
+    ETP ranks of an expert, each with its columns (Megatron-LM, `core/transformer/moe/token_dispatcher.py`)."""
+    layout = TrainingLayout(dp=4, **layout)
+    sizes = kept(training("Qwen/Qwen3-30B-A3B", recipe, layout=layout))
+    assert sizes["copies of tokens"] == 48 * tokens * 8 * 2048 * 2
+    assert sizes["gate and up"] == 48 * tokens * 8 * 2 * width * 2
+    assert sizes["scores of the router"] == 48 * routed * 128 * 4
+
+
+def test_tokens_of_one_expert_are_shared_evenly_too():
+    """Llama 4 Scout: each token goes to one of 16 experts in each of 48 layers; 5,120 inputs."""
+    layout = TrainingLayout(tp=4, dp=4, ep=16)
+    sizes = kept(training("meta-llama/Llama-4-Scout-17B-16E-Instruct", "bf16", layout=layout))
+    assert sizes["copies of tokens"] == 48 * 4096 // 4 * 5120 * 2
 
 
 @pytest.mark.parametrize(("recipe", "layout"), [("bf16", {"pp": 4}), ("autocast", {"pp": 4, "dp": 4, "zero": 3})])

@@ -112,7 +112,7 @@ def layer_elements(block: Block, hidden: Any, *, sent: bool = False) -> Iterator
         yield ATTENTION, mixer.fused_elements(hidden)
     moe, dense = block.moe, block.dense
     if moe is not None:
-        inner, copies = moe.expert.intermediate, moe.top_k if sent or moe.chosen is None else moe.chosen
+        inner, copies = moe.expert.intermediate, moe.top_k if sent else moe.choices
         wide = (2 if moe.gated else 1) * inner
         product = {"product of each expert": copies * inner}
         yield EXPERTS, {"gate and up of each expert": copies * wide} | product
