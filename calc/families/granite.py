@@ -5,7 +5,9 @@ from dataclasses import replace
 from calc.families.attention_rows import Hybrid, Listed, Sliding
 from calc.families.family import GATE_UP, LLAMA_ATTENTION, Family
 from calc.families.feedforward_rows import Dense, Experts
+from calc.families.fields import Fields
 from calc.families.recurrent_rows import BAMBA
+from calc.families.rotary import WHOLE_HEAD, Rotary
 from calc.model.conventions import Kernels, Names
 
 SINKS_IN_WINDOWS = replace(LLAMA_ATTENTION, window=Sliding(full_every=4, full_at=0), sinks=True)
@@ -25,6 +27,12 @@ GRANITE_MOE_NAMES = Names(
 SCALES = Kernels(scales_embedded=True)
 FF_NORMS = ("input_layernorm", "pre_ff_layernorm")
 BAMBA_NAMES = Names(recurrent="mamba", mlp="feed_forward", final_norm="final_layernorm")
+
+
+def stated_rotary(c: Fields) -> Rotary | None:
+    """Rotary positions where a config asks for them; Granite 4.0's hybrids have none ("nope"): transformers 5.24
+    `GraniteMoeHybridModel`, vLLM 0.33 and SGLang 0.5.23 `granitemoehybrid.py`, llama.cpp `GraniteHybridModel`."""
+    return WHOLE_HEAD if c.get("position_embedding_type") == "rope" else None
 
 
 GRANITE_MOE = Family(ffn=GRANITE_EXPERTS, kernels=SCALES, names=GRANITE_MOE_NAMES)
@@ -53,6 +61,7 @@ GRANITE: dict[str, Family] = {
             sparse=lambda c, layer: c.size("num_local_experts", 0) > 0,
             dense=Dense("shared_intermediate_size", bias=False),
         ),
+        rotary=stated_rotary,
     ),
     "granite_docling_text": Family(kernels=SCALES),
     "granite4_vision_text": Family(kernels=SCALES),

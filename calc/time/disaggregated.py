@@ -205,12 +205,21 @@ def ranked_plans(search: Search, limit: int = 100) -> list[Plan]:
 
 def check_separation(search: Search) -> None:
     """Raise ConfigError where prefill and decode can't be on separate GPUs."""
-    if search.engine.separation is None:
+    separation, options = search.engine.separation, search.engine.options
+    if separation is None:
         able = [name for name, engine in ENGINES.items() if engine.separation is not None]
         sentence = Message(
             "{engine} does not run prefill and decode on separate GPUs here.", engine=search.engine.title
         )
         raise ConfigError(sentence, "engine", able)
+    for name in separation.without:
+        if getattr(options, name):
+            sentence = Message(
+                "{engine} has no servers that prefill or decode alone with {option}.",
+                engine=search.engine.title,
+                option=name,
+            )
+            raise ConfigError(sentence, name, ["false"])
     if search.most < 2:
         raise ConfigError(Message("Prefill and decode on separate GPUs take at least two."), "max_gpus", [2])
 

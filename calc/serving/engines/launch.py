@@ -69,6 +69,7 @@ class Separation(Frozen):
     router: tuple[str, ...]
     port: int  # of each server
     notes: tuple[Message, ...] = ()
+    without: tuple[str, ...] = ()  # options with which no such server starts
 
     def launched(self, servers: Mapping[ServerRole, Launch], workers: Mapping[ServerRole, int]) -> Separate:
         """Servers of each side, and the router of so many."""

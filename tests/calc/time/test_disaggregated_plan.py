@@ -162,3 +162,13 @@ def test_both_sides_and_their_router_are_started(engine, flags, router):
             True,
             False,
         ]
+
+
+def test_sglang_separates_no_servers_without_their_encoder():
+    """ValueError: "--language-model-only is incompatible with --disaggregation-mode prefill/decode" (SGLang 0.5.23,
+    `arg_groups/model_hook.py: handle_language_model_only`)."""
+    asked = search(engine="sglang")
+    asked.engine = asked.engine.with_options(language_model_only=True)
+    with pytest.raises(ConfigError, match="language_model_only") as caught:
+        ranked_plans(asked)
+    assert caught.value.field == "language_model_only"

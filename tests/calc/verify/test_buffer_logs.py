@@ -18,7 +18,6 @@ SHOWN = [
     and row["weights"] in TYPES
     and row["flags"].keys() <= KNOWN
     and row["gpus"] == 1
-    and "granite-4.0-h-micro" not in row["model"]
 ]
 
 

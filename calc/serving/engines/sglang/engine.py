@@ -114,8 +114,9 @@ SEPARATION = Separation(
     flags={side: ("--disaggregation-mode", side, *TRANSFER) for side in SERVER_ROLES},
     router=("python", "-m", "sglang_router.launch_router", "--pd-disaggregation"),
     port=30_000,
+    without=("language_model_only",),
 )
-"""docs/advanced_features/pd_disaggregation.md."""
+"""docs/advanced_features/pd_disaggregation.md; `arg_groups/model_hook.py: handle_language_model_only`."""
 SPELLING = {
     "cuda_graph_max_bs": ("--cuda-graph-max-bs-decode",),
     "disable_cuda_graph": ("--cuda-graph-backend-decode=disabled", "--cuda-graph-backend-prefill=disabled"),

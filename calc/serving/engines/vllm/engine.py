@@ -538,9 +538,17 @@ class VLLM(DraftingEngine):
             yield Refusal(Message(sentence), "speculative", ["mtp"])
 
     def unstaged(self, model: Architecture, layout: Layout) -> Iterator[Refusal]:
-        """Why drafts do not go with pipeline stages. Those that have no embedding of their own read the model's, which
-        lies on the first stage (`maybe_share_target_embed`)."""
-        if layout.pp == 1 or self.drafter in ("none", "ngram"):
+        """Why a model or its drafts do not go with pipeline stages. Layers that embed n-grams read the text itself,
+        which the first stage has (`Qwen4ExpForConditionalGenerationConfig`); drafts that have no embedding of their own
+        read the model's, which lies there (`maybe_share_target_embed`)."""
+        if layout.pp == 1:
+            return
+        if any(extra.component == "embedding" for block in model.all_blocks for extra in block.extras):
+            sentence = (
+                "Layers of this model embed n-grams of the text, which only the first of {pp} pipeline stages has."
+            )
+            yield Refusal(Message(sentence, pp=layout.pp), "pp", [1])
+        if self.drafter in ("none", "ngram"):
             return
         if not holds("drafts on pipeline stages", self.options):
             yield Refusal(Message("vLLM has drafts on pipeline stages (pp) from version 0.30 on."), "pp", [1])

@@ -139,6 +139,7 @@ def test_what_the_allocator_charges(nbytes, charged):
         pytest.param("openai-community/gpt2", [], id="learned positions"),
         pytest.param("bigscience/bloom", [], id="alibi"),
         pytest.param("nvidia/Nemotron-H-8B-Base-8K", [], id="no positions"),
+        pytest.param("ibm-granite/granite-4.0-h-small", [], id="nope"),  # "position_embedding_type": "nope"
     ],
 )
 def test_rotary_tables(model, tables):

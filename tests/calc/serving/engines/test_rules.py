@@ -394,6 +394,15 @@ def test_families_on_pipeline_stages(engine, model, runs):
     assert "pp" not in [field for _, field in said(engine, Question(architecture(model), Precision(), Layout(tp=2)))]
 
 
+@pytest.mark.parametrize(("layers", "fields"), [([2, 10], ["pp"]), ([], [])])
+def test_layers_that_embed_ngrams_are_on_one_stage(layers, fields):
+    """ "Qwen4Exp N-gram PLE embedding requires pipeline_parallel_size=1" where `ple_layer_ids` names layers (vLLM 0.33,
+    `model_executor/models/config.py: Qwen4ExpForConditionalGenerationConfig`)."""
+    model = Architecture.from_config({"model_type": "qwen4_exp_text", "ple_layer_ids": layers})
+    assert [field for _, field in said("vllm", Question(model, Precision(), Layout(pp=2)))] == fields
+    assert [field for _, field in said("vllm", Question(model, Precision(), Layout(tp=2)))] == []
+
+
 @pytest.mark.parametrize(("engine", "family"), [("vllm", "dory"), ("sglang", "jetmoe"), ("sglang", "nemotron")])
 def test_a_family_on_one_rank(engine, family):
     """vLLM 0.33: "Dory currently supports tensor_parallel_size=1 only" (`model_executor/models/dory.py`); SGLang runs
