@@ -63,7 +63,7 @@ def matrices(architecture: Architecture, tp: int) -> list[tuple[str, tuple[int, 
         (leaf(tensor), sides(tensor))
         for tensor in ranked.tensors()
         if tensor.layers and tensor.excluded_as is None and tensor.component not in ("router", "other")
-        if is_multiplied(tensor) and len(tensor.shape) - (tensor.stacked > 1) == 2 and min(sides(tensor)) >= LINE
+        if is_multiplied(tensor) and len(tensor.shape) - (tensor.stacked != 1) == 2 and min(sides(tensor)) >= LINE
     ]
 
 

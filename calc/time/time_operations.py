@@ -372,7 +372,7 @@ def is_multiplied(tensor: Tensor) -> bool:
     """Whether tokens are multiplied by it: no vector, table, norm, or parameter of a recurrence."""
     if tensor.component in ("embedding", "norms"):
         return False
-    sides = len(tensor.shape) - (tensor.stacked > 1)
+    sides = len(tensor.shape) - (tensor.stacked != 1)
     if sides < 2:
         return False
     module, _, leaf = tensor.name.rpartition(".")

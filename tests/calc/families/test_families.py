@@ -63,7 +63,8 @@ def test_experts_of_whole_width_are_flex_olmo():
 def test_granite_hybrids_have_rotary_positions_where_they_ask_for_them(stated, tables):
     """transformers 5.24, `GraniteMoeHybridModel`: `rotary_emb` where `position_embedding_type` is "rope", by default
     None; 2,048 positions and 4,096 columns in 32 heads by default."""
-    config = {"model_type": "granitemoehybrid", "position_embedding_type": stated}
+    attends = {"num_hidden_layers": 2, "layer_types": ["mamba", "attention"]}
+    config = {"model_type": "granitemoehybrid", "position_embedding_type": stated, **attends}
     assert Architecture.from_config(config).rotary == tables
 
 

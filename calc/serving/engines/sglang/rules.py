@@ -3,12 +3,15 @@
 from collections.abc import Iterator
 
 from calc.errors import Message, Refusal
+from calc.formats import COMPRESSED_TENSORS, KERNELS
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
 from calc.serving.engines.families import class_family, families
 from calc.serving.engines.rules import compressing
 from calc.serving.engines.sglang.cache import HOPPER, UNBUFFERED, page_size
 from calc.serving.engines.sglang.options import SGLangOptions
+from calc.serving.engines.sizes import LaidOut
+from calc.serving.engines.vllm.layers import Capability, capability
 
 TEXT_ALONE = families("sglang", "text_alone")
 WITH_EAGLE3 = families("sglang", "with_eagle3")
@@ -27,6 +30,27 @@ def unfit_flags(model: Architecture, options: SGLangOptions) -> Iterator[Refusal
             sentence = "SGLang guesses one token a pass for models of the family {family}."
             yield Refusal(Message(sentence, family=model.model_type), "speculative_eagle_topk", [1])
     yield from unfit_strategy(model, options)
+
+
+MARLIN: Capability = (8, 0)
+"""First NVIDIA GPUs on which it runs Marlin."""
+
+
+def without_marlin(laid_out: LaidOut, gpu: GPU) -> Iterator[Refusal]:
+    """Why a GPU without Marlin, on which AWQ's own kernel is left, does not run integers of compressed-tensors
+    (`compressed_tensors_wNa16.py: get_min_capability`) or routed experts (`awq.py: AWQConfig.get_quant_method`)."""
+    precision, cuda = laid_out.precision, capability(gpu)
+    older = cuda is not None and cuda < MARLIN
+    if KERNELS.get(precision.weights) != "awq" or not (older or gpu.platform == "rocm"):
+        return
+    tools = {form.tool for form in precision.stored_forms}
+    if precision.weights == "int4-w4a16" or COMPRESSED_TENSORS in tools:
+        if older:
+            sentence = "SGLang runs integers of compressed-tensors from compute capability 8.0 on; {gpu} has {has}."
+            yield Refusal(Message(sentence, gpu=gpu.name, has=gpu.capability), "weights", ["int4"])
+    elif laid_out.whole.experts:
+        sentence = "SGLang runs routed experts in AWQ by Marlin, from compute capability 8.0 on, and not on {gpu}."
+        yield Refusal(Message(sentence, gpu=gpu.name), "weights", ["bf16"])
 
 
 def unfit_strategy(model: Architecture, options: SGLangOptions) -> Iterator[Refusal]:

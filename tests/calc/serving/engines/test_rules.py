@@ -329,6 +329,27 @@ def test_files_of_gptq_that_kernels_read(engine, version, stated, why):
     assert why is None or why in found[0]
 
 
+@pytest.mark.parametrize(
+    ("model", "weights", "gpu", "runs"),
+    [
+        pytest.param("Qwen/Qwen3-8B", "int4", "t4", True, id="AWQ: 7.5"),
+        pytest.param("Qwen/Qwen3-8B", "int4-w4a16", "t4", False, id="compressed-tensors: 8.0"),
+        pytest.param("Qwen/Qwen3-30B-A3B", "int4", "t4", False, id="experts have no method without Marlin"),
+        pytest.param("Qwen/Qwen3-30B-A3B", "int4", "rtx-4090", True, id="experts by Marlin"),
+        pytest.param("Qwen/Qwen3-30B-A3B", "int4", "mi300x", False, id="AMD has no Marlin"),
+        pytest.param("Qwen/Qwen3-30B-A3B", "int4-w4a16", "mi300x", True, id="AMD: Triton's experts"),
+    ],
+)
+def test_integers_in_groups_by_marlin(model, weights, gpu, runs):
+    """SGLang 0.5.23, `layers/quantization`: get_min_capability is 75 in AWQConfig, which has no method for FusedMoE, 80
+    in AWQMarlinConfig and CompressedTensorsWNA16; AMD runs CompressedTensorsWNA16TritonMoE."""
+    laid_out = Serving.of(
+        architecture(model), ENGINES["sglang"](), Precision(weights=weights), Layout(), Overhead()
+    ).laid_out
+    fields = [refusal.field for refusal in ENGINES["sglang"]().gpu_refusals(gpus()[gpu], laid_out)]
+    assert ("weights" in fields) != runs
+
+
 @pytest.mark.parametrize(("engine", "runs"), [("vllm", False), ("sglang", True)])
 def test_scales_of_an_order_stand_on_every_rank(engine, runs):
     """SGLang 0.5.23 `marlin_repeat_scales_on_all_ranks`: act_order. vLLM's kernels up to 0.29 want whole groups too."""
