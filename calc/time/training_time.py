@@ -14,17 +14,17 @@ from calc.hardware.parallel import Layout
 from calc.hardware.shards import alike_pieces, alike_stages
 from calc.model.architecture import Architecture
 from calc.time.arrays import larger
+from calc.time.cluster import USUAL, Cluster
 from calc.time.efficiency import (
     OF_TRAINING,
     Conditions,
-    Edits,
     EfficiencyRow,
     TrainingEfficiency,
     training_efficiency,
     training_rows,
 )
 from calc.time.estimate import ENDS, End, Estimate
-from calc.time.roofline import UNKNOWN, Bound, Timed, Work, arithmetic, path, path_gb_s
+from calc.time.roofline import UNKNOWN, Bound, Timed, Work, arithmetic, path_gb_s
 from calc.time.time_operations import Demand, Forward, Operation, PassPart, What, demand, touched
 from calc.training import WIDTH, Recipe, Recompute, TrainingLayout, TrainingWorkload, check_schedule
 
@@ -123,7 +123,7 @@ class TrainingSpeed(RankDemands):
     dtype: Dtype  # that products are computed in
     rows: Mapping[str, EfficiencyRow]  # that decide, by the fields of the shares
     shares: TrainingEfficiency
-    node: int
+    cluster: Cluster
     logits: int | None = None  # tokens of a micro-batch that the head reads; None: all
     tiled: bool = False  # the head works by tiles that are made again going back
     quiet: bool = False  # forward passes alone
@@ -229,9 +229,8 @@ class TrainingSpeed(RankDemands):
         """Seconds in which tokens of so many bytes are sent to their experts, or back: over links to each GPU that
         holds some of a token's experts; over the network to each other node that does, once, whose own links pass it on
         meanwhile (DeepEP and HybridEP, github.com/deepseek-ai/DeepEP)."""
-        layout, gpu = self.layout, self.gpu
+        layout, gpu, reach = self.layout, self.gpu, self.cluster.reach(self.gpu)
         ranks, share = layout.ep * layout.slices, layout.slices / layout.tp
-        reach = (gpu.link_gpus or self.node) if gpu.link_gb_s is not None else self.node
         within = min(ranks, reach)
         seconds = self.ring(end, within, share * nbytes * ranks * touched(ranks, 1, top_k), latency=latency)
         nodes = -(-ranks // reach)
@@ -244,7 +243,7 @@ class TrainingSpeed(RankDemands):
     def ring(self, end: End, ranks: int, nbytes: float, *, latency: bool) -> float:
         """A collective in which each rank sends all but its own share of so many bytes."""
         shares = self.shares
-        rate = path_gb_s(self.gpu, path(self.gpu, ranks, self.node), shares, end) * 1e9
+        rate = path_gb_s(self.gpu, self.cluster.path(self.gpu, ranks), shares, end) * 1e9
         start = shares.all_reduce_us.duration(end) * 1e-6 if latency else 0.0
         return start + (ranks - 1) / ranks * nbytes / rate
 
@@ -271,7 +270,7 @@ class TrainingSpeed(RankDemands):
             return 0.0
         passed = self.forward().tokens * self.demands[0].hidden * WIDTH[self.recipe.compute]
         passed /= layout.tp if layout.sequence_parallel else 1
-        over = path(self.gpu, layout.gpus, self.node)
+        over = self.cluster.path(self.gpu, layout.gpus)
         seconds: float = 2 * (vp - 1) * passed / (path_gb_s(self.gpu, over, self.shares, end) * 1e9)
         return seconds
 
@@ -287,8 +286,8 @@ class TrainingSpeed(RankDemands):
     def ring_s(self, part: ReplicatedWeights, end: End) -> float:
         """Seconds in which replicas pass each other a byte for each element. Between nodes there is a ring for each of
         the replicas within a node, each over an adapter of its own."""
-        over = path(self.gpu, part.replicas * part.stride, self.node)
-        within = max(1, max(self.node, self.gpu.link_gpus or 1) // part.stride) if over == "network" else 1
+        over, node = self.cluster.path(self.gpu, part.replicas * part.stride), self.cluster.gpus_per_node
+        within = max(1, max(node, self.cluster.reach(self.gpu)) // part.stride) if over == "network" else 1
         rate = path_gb_s(self.gpu, over, self.shares, end) * 1e9 * within
         return (part.replicas - 1) / part.replicas / rate
 
@@ -420,10 +419,9 @@ def training_speed(
     recipe: Recipe,
     layout: TrainingLayout,
     gpu: GPU,
+    cluster: Cluster = USUAL,
     *,
     framework: str = "any",
-    edits: Edits | None = None,
-    node: int = 8,
     trained: float = 1.0,
     demands: RankDemands | None = None,
 ) -> TrainingSpeed:
@@ -434,7 +432,7 @@ def training_speed(
     ranks = demands or RankDemands.of(architecture, layout)
     form: WeightFormat = recipe.compute if work.products == "compute" else work.products
     dtype = arithmetic(form, gpu)
-    over = path(gpu, layout.tp, node)
+    over = cluster.path(gpu, layout.tp)
     rows = training_rows(Conditions(framework, gpu.generation, layout.tp, over, form), dtype)
     return TrainingSpeed(
         **vars(ranks),
@@ -445,8 +443,8 @@ def training_speed(
         gpu=gpu,
         dtype=dtype,
         rows=rows,
-        shares=training_efficiency(rows, edits),
-        node=node,
+        shares=training_efficiency(rows, cluster.efficiencies),
+        cluster=cluster,
     )
 
 
