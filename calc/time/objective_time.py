@@ -58,8 +58,8 @@ def pass_speed(architecture: Architecture, training: Training, gpu: GPU, cluster
     sequences = 1 if method is None else method.sequences
     work = work.model_copy(update={"micro_batch": work.micro_batch * sequences})
     trained = training.trained_parameters() / architecture.parameters().total
-    step = architecture, work, training.recipe, training.layout
-    speed = training_speed(*step, gpu, cluster, trained=trained)
+    scenario = training.scenario.model_copy(update={"workload": work})
+    speed = training_speed(architecture, scenario, gpu, cluster, trained=trained)
     whole = objective is None or objective.log_probs == "whole"
     logits = training.size[CountedBy.LOGITS if whole else CountedBy.SCORED]
     return replace(speed, logits=logits, tiled=objective is not None and objective.log_probs == "fused")

@@ -48,8 +48,7 @@ def training_speed_of(
     if scenario.layout.cpu_offload:
         raise ConfigError(Message("The time of a step with cpu_offload is not computed."), "cpu_offload", [False])
     trained = report.trained_parameters / report.parameters.total
-    step = architecture, scenario.workload, scenario.recipe, scenario.layout
-    return training_speed(*step, gpu, cluster, trained=trained)
+    return training_speed(architecture, scenario, gpu, cluster, trained=trained)
 
 
 def step_time_of(

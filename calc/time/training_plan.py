@@ -193,8 +193,8 @@ class TrainingSearch:
         def first() -> TrainingSpeed:
             """Speed of the first step of such ranks, of which others differ in workload and layout alone."""
             demands = self.shared.once(("demands", *ranks), lambda: RankDemands.of(self.architecture, layout))
-            model = self.architecture, work, self.recipe
-            return training_speed(*model, layout, gpu, self.cluster, demands=demands)
+            scenario = TrainingScenario(workload=work, recipe=self.recipe, layout=layout)
+            return training_speed(self.architecture, scenario, gpu, self.cluster, demands=demands)
 
         return replace(self.shared.once(("speed", gpu.id, *ranks), first), work=work, layout=layout)
 

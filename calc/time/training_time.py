@@ -26,7 +26,7 @@ from calc.time.efficiency import (
 from calc.time.estimate import ENDS, End, Estimate
 from calc.time.roofline import UNKNOWN, Bound, Timed, Work, arithmetic, path_gb_s
 from calc.time.time_operations import Demand, Forward, Operation, PassPart, What, demand, touched
-from calc.training import WIDTH, Recipe, Recompute, TrainingLayout, TrainingWorkload, check_schedule
+from calc.training import WIDTH, Recipe, Recompute, TrainingLayout, TrainingScenario, TrainingWorkload
 
 MS = 1000
 SECONDS_A_DAY = 86_400
@@ -415,9 +415,7 @@ class TrainingSpeed(RankDemands):
 
 def training_speed(
     architecture: Architecture,
-    work: TrainingWorkload,
-    recipe: Recipe,
-    layout: TrainingLayout,
+    scenario: TrainingScenario,
     gpu: GPU,
     cluster: Cluster = USUAL,
     *,
@@ -427,8 +425,9 @@ def training_speed(
 ) -> TrainingSpeed:
     """A step of a model as a trainer's release computes it; `trained` is the share of its weights that are (of LoRA,
     its adapters)."""
+    work, recipe, layout = scenario.workload, scenario.recipe, scenario.layout
     layout.check(architecture)
-    check_schedule(work, recipe, layout)
+    scenario.check_schedule()
     ranks = demands or RankDemands.of(architecture, layout)
     form: WeightFormat = recipe.compute if work.products == "compute" else work.products
     dtype = arithmetic(form, gpu)

@@ -33,7 +33,7 @@ from calc.time import (
     training_plan_report,
     training_speed,
 )
-from calc.training import RECIPES, TrainingWorkload
+from calc.training import RECIPES, TrainingScenario, TrainingWorkload
 from pages.parts.state.scenario import PlanChoice, Scenario, ServingChoice, TrainingChoice, usual_gpus
 from pages.parts.state.session import remembered
 from pages.parts.state.weighed import Answer, Model, answering
@@ -217,14 +217,9 @@ class TrainingPlanned(Answer):
 
     def speed(self, plan: TrainingPlan) -> TrainingSpeed:
         """Speed of a plan's step."""
-        return training_speed(
-            self.architecture,
-            workload_of(self.scenario, plan),
-            RECIPES[self.scenario.planning.recipe],
-            plan.layout,
-            find_gpu(plan.gpu),
-            self.scenario.cluster,
-        )
+        work, recipe = workload_of(self.scenario, plan), RECIPES[self.scenario.planning.recipe]
+        step = TrainingScenario(workload=work, recipe=recipe, layout=plan.layout)
+        return training_speed(self.architecture, step, find_gpu(plan.gpu), self.scenario.cluster)
 
 
 @answering(TrainingPlanned)

@@ -7,7 +7,7 @@ from calc.hardware.gpus import gpus
 from calc.time.cluster import Cluster
 from calc.time.training_plan import PIECES, TrainingNeeds, training_plan_report
 from calc.time.training_time import training_speed
-from calc.training import TrainingWorkload, training_report
+from calc.training import TrainingScenario, TrainingWorkload, training_report
 from cli import main
 from presets import models
 
@@ -79,7 +79,7 @@ def test_stages_are_interleaved_where_that_is_faster_and_fits():
         layout = plan.layout.model_copy(update={"vp": vp})
         found = training_report(config, workload=work, layout=layout, gpus=[card])
         assert found.verdicts[0].verdict == "fits"
-        speed = training_speed(Architecture.from_config(config), work, RECIPES["master"], layout, card)
+        speed = training_speed(Architecture.from_config(config), TrainingScenario(workload=work, layout=layout), card)
         seconds.append(speed.seconds("expected"))
     assert plan.time.step_s.expected == pytest.approx(seconds[0])
     assert seconds == sorted(seconds)
