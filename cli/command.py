@@ -23,16 +23,14 @@ from calc.time.time_report import time_report
 from calc.training import Together
 from cli.options import (
     Parser,
+    add_cluster,
     add_fields,
-    add_node,
-    add_share,
     as_json,
     bad_question,
     filled,
     flag,
     of_model,
-    stated_node,
-    stated_shares,
+    stated_cluster,
     unreadable,
 )
 from cli.tables import Times, steps_table, table, times_table, training_table
@@ -56,8 +54,7 @@ def parser(prog: str = "python -m calc") -> Parser:
     about = "Weigh a language model: parameters, memory, and which GPUs it fits."
     p = of_model(prog, about)
     p.add_argument("--time", action="store_true", help="say how fast, too, on the first GPU: with a range each")
-    add_share(p)
-    add_node(p)
+    add_cluster(p)
     add_fields(p, Workload, aliases=ALIASES)
     p.add_argument("--weights", choices=WEIGHT_FORMATS, help="storage of the weights (default: as the checkpoint)")
     p.add_argument(
@@ -179,14 +176,13 @@ def run(
     by side where others are given."""
     if not arguments.other_steps:
         return run_one(arguments)
-    given, steps = vars(arguments), []
-    edits, node = stated_shares(given), stated_node(given)
+    cluster, steps = stated_cluster(vars(arguments)), []
     for step in steps_of(arguments, parser):
         check_options(vars(step))
         config = chosen_config(step)
         steps.append((Architecture.from_config(config), trained(config, step)))
     gpus = list(chosen_gpus(arguments.gpu) or usual_gpus())
-    return compared_steps(steps, gpus, edits=edits, node=node), None, {}
+    return compared_steps(steps, gpus, cluster), None, {}
 
 
 def trained(config: dict[str, Any], arguments: argparse.Namespace) -> TrainingReport:
@@ -199,17 +195,17 @@ def trained(config: dict[str, Any], arguments: argparse.Namespace) -> TrainingRe
 def run_one(arguments: argparse.Namespace) -> tuple[Report | TrainingReport, Times | None, dict[str, Together]]:
     given, config = vars(arguments), chosen_config(arguments)
     check_options(given)
-    gpus, edits, node = chosen_gpus(arguments.gpu), stated_shares(given), stated_node(given)
+    gpus, cluster = chosen_gpus(arguments.gpu), stated_cluster(given)
     first = (gpus or usual_gpus())[0]
     timed: Times | None = None
     if arguments.train:
         result = trained(config, arguments)
         if arguments.time:
-            timed = step_time_of(Architecture.from_config(config), result, first, edits=edits, node=node)
+            timed = step_time_of(Architecture.from_config(config), result, first, cluster)
         return result, timed, {} if arguments.json else spread(config, result)
     serving, report = run_serving(config, given, gpus)
     if arguments.time:
-        timed = time_report(serving, first, report.scenario.workload, edits=edits, node=node)
+        timed = time_report(serving, first, report.scenario.workload, cluster)
     return report, timed, {}
 
 

@@ -13,7 +13,7 @@ from calc.verify.logs import Difference, Log, differences, largest, read_log, re
 from calc.verify.logs.parse import MAX_CHARACTERS
 from cli.command import load
 from cli.options import BAD_QUESTION, Parser, as_json, bad_question, unreadable
-from presets import gpus, models, preset_id
+from presets import gpus, named_preset, preset_id
 
 AGREES, DIED, DIFFERS = 0, 1, 3
 
@@ -58,19 +58,15 @@ def text_of(name: str) -> str:
         raise unreadable(name, error) from None
 
 
-def named_preset(named: str | None) -> str:
-    """The preset of a log's model: by its id, or the only one with its last part. Raises ConfigError."""
+def model_of(named: str | None) -> str:
+    """The preset of a log's model. Raises ConfigError."""
     if named is None:
         raise bad_question("The log does not name its model: say which it is with --model.", "model")
-    if (exact := preset_id(named)) in models():
-        return exact
-    last = named.rstrip("/").split("/")[-1].lower()
-    near = [name for name in models() if name.split("/")[-1].lower() == last]
-    if len(near) != 1:
+    if (preset := named_preset(named)) is None:
         raise bad_question(
             "The log is of {model}, which is no preset: say which it is with --model.", "model", model=shown(named)
         )
-    return near[0]
+    return preset
 
 
 def log_report(text: str, model: str | None) -> LogReport:
@@ -80,7 +76,7 @@ def log_report(text: str, model: str | None) -> LogReport:
     log = read_log(text)
     if log.training is not None:
         return LogReport(model=model or "", status=DIED, log=log, reason=log.training.message)
-    name = model or named_preset(log.settings.model)
+    name = model or model_of(log.settings.model)
     config = load(name)
     ours = weigh_as(log, config, gpus().values())
     rows = differences(log, Architecture.from_config(config), ours)
@@ -105,7 +101,7 @@ def log_report(text: str, model: str | None) -> LogReport:
 
 def of_buffers(text: str, model: str | None) -> LogReport:
     """Buffers of llama.cpp by device, in the log and as we plan them; Q4_K_M where the log names no format."""
-    name = model or named_preset(None)
+    name = model or model_of(None)
     rows = planned_buffers_of(read_buffers(text), Architecture.from_config(load(name)), "Q4_K_M").rows
     if not rows:
         raise bad_question("The log states nothing that is computed here.")

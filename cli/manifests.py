@@ -15,6 +15,7 @@ from calc.errors import Frozen
 from calc.hardware import GPU
 from calc.hardware.generations import Platform
 from calc.serving.engines.launch import Image
+from calc.time import USUAL, Cluster
 from cli.options import bad_question
 
 ManifestKind = Literal["kubernetes", "kserve", "compose"]
@@ -73,9 +74,9 @@ class Server(Frozen):
         return name if self.gpu.slice is None else f"nvidia.com/mig-{self.gpu.id.partition(':')[2]}"
 
 
-def manifest(server: Server, kind: ManifestKind, node: int = 8) -> str:
+def manifest(server: Server, kind: ManifestKind, cluster: Cluster = USUAL) -> str:
     """YAML. Raises ConfigError where a replica takes more than one node, which none of these starts."""
-    if server.gpus > node:
+    if server.gpus > (node := cluster.gpus_per_node):
         sentence = "A replica takes {gpus:,} GPUs, more than the {node:,} of a node: it needs a LeaderWorkerSet or Ray."
         raise bad_question(sentence, "manifest", gpus=server.gpus, node=node)
     makers: dict[ManifestKind, Callable[[Server], list[dict[str, Any]]]] = {

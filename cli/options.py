@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from calc.errors import ConfigError, Frozen, Message, printable, shown
 from calc.options import Option, made, options
 from calc.serving.engines import ENGINES
-from calc.time.efficiency import Edits, stated_share, without_effect
+from calc.time import USUAL, Cluster, stated_price, stated_share, without_effect
 from presets import preset_id
 
 BAD_QUESTION = 2
@@ -29,8 +29,6 @@ def unreadable(name: str, error: OSError) -> ConfigError:
 
 ENGINE_FIELDS = sorted({name for engine in ENGINES.values() for name in engine.options_type.model_fields})
 """Names of all engines' options."""
-NODE = 8
-"""GPUs of a node, where nothing is said."""
 
 
 class Parser(argparse.ArgumentParser):
@@ -117,7 +115,7 @@ def filled(model: type[Frozen], given: Mapping[str, Any]) -> Any:
     return made(model, {name: given[name] for name in model.model_fields if name in given})
 
 
-def add_share(parser: argparse.ArgumentParser) -> None:
+def add_cluster(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--share",
         action="append",
@@ -125,10 +123,7 @@ def add_share(parser: argparse.ArgumentParser) -> None:
         help="your share of a printed peak, instead of the usual one: bandwidth=0.7/0.8/0.9, or with --train "
         "training_matmul=0.5/0.6/0.7",
     )
-
-
-def add_node(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--node", type=int, metavar="N", help=f"GPUs of a node (default {NODE})")
+    parser.add_argument("--node", type=int, metavar="N", help=f"GPUs of a node (default {USUAL.gpus_per_node})")
 
 
 def counted(given: Mapping[str, Any], name: str, usual: int) -> int:
@@ -139,11 +134,6 @@ def counted(given: Mapping[str, Any], name: str, usual: int) -> int:
     return usual if number is None else number
 
 
-def stated_node(given: Mapping[str, Any]) -> int:
-    """GPUs of a node. Raises ConfigError."""
-    return counted(given, "node", NODE)
-
-
 def refuse_idle(names: Iterable[str], given: Mapping[str, Any], *, train: bool) -> None:
     """Raise ConfigError for one of these options that is given, where they have no effect: with --train or without."""
     sentence = "{flag} has no effect with --train." if train else "{flag} takes effect only with --train."
@@ -152,10 +142,10 @@ def refuse_idle(names: Iterable[str], given: Mapping[str, Any], *, train: bool) 
             raise bad_question(sentence, name, flag=flag(name))
 
 
-def stated_shares(given: Mapping[str, Any]) -> Edits:
-    """Raises ConfigError, also for those without effect."""
-    edits = dict(map(stated_share, given["share"] or ()))
-    idle = without_effect(edits, training=given["train"])
+def stated_cluster(given: Mapping[str, Any]) -> Cluster:
+    """The reader's nodes, shares and prices. Raises ConfigError, also for shares without effect."""
+    prices, shares = dict(map(stated_price, given.get("price", ()))), dict(map(stated_share, given["share"] or ()))
+    idle = without_effect(shares, training=given["train"])
     if idle is not None:
         raise ConfigError(idle, "share")
-    return edits
+    return Cluster(counted(given, "node", USUAL.gpus_per_node), shares, prices)

@@ -15,7 +15,6 @@ from calc.time import (
     TrainingNeeds,
     TrainingPlan,
     TrainingPlanReport,
-    stated_price,
     training_plan_report,
 )
 from calc.time.plan_report import PlanReport, plan_report
@@ -25,16 +24,14 @@ from cli.manifests import KINDS, Server, manifest
 from cli.options import (
     ENGINE_FIELDS,
     Parser,
+    add_cluster,
     add_fields,
-    add_node,
-    add_share,
     bad_question,
     counted,
     filled,
     of_model,
     refuse_idle,
-    stated_node,
-    stated_shares,
+    stated_cluster,
 )
 from cli.tables import described
 
@@ -51,7 +48,6 @@ def parser() -> Parser:
     add_fields(p, Needs)
     p.add_argument("--gpu", nargs="+", action="extend", metavar="ID", help="GPUs that may be used (default: all)")
     p.add_argument("--max-gpus", type=int, metavar="N", help=f"at most so many in all (default {MOST_GPUS})")
-    add_node(p)
     p.add_argument(
         "--weights",
         nargs="+",
@@ -69,7 +65,7 @@ def parser() -> Parser:
         metavar="GPU=USD",
         help="your price of a GPU-hour, instead of the list's",
     )
-    add_share(p)
+    add_cluster(p)
     add_engine_flags(p)
     p.add_argument(
         "--manifest", choices=KINDS, help="print the first plan as something that a cluster runs, and nothing else"
@@ -83,8 +79,7 @@ def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
     given, config = vars(arguments), chosen_config(arguments)
     refuse_idle(SERVING if arguments.train else OWN, given, train=arguments.train)
     most, limit = counted(given, "max_gpus", MOST_GPUS), counted(given, "limit", LISTED)
-    gpus, prices = chosen_gpus(arguments.gpu), dict(map(stated_price, arguments.price))
-    edits, node = stated_shares(given), stated_node(given)
+    gpus, cluster = chosen_gpus(arguments.gpu), stated_cluster(given)
     if arguments.train:
         return training_plan_report(
             config,
@@ -93,9 +88,7 @@ def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
             model=arguments.model,
             work=filled(TrainingWorkload, {name: given[name] for name in WORK if name in given}),
             recipe=RECIPES[given.get("recipe", "master")],
-            node=node,
-            prices=prices,
-            edits=edits,
+            cluster=cluster,
         )
     weights: list[Any] = arguments.weights or [None]
     caches: list[Any] = arguments.kv or [None]
@@ -109,9 +102,7 @@ def run(arguments: argparse.Namespace) -> PlanReport | TrainingPlanReport:
         gpus=gpus,
         precisions=[engine.precision(native(config), form, kv) for form in weights for kv in caches],
         most=most,
-        node=node,
-        prices_stated=prices,
-        edits=edits,
+        cluster=cluster,
         limit=limit,
     )
 
@@ -175,7 +166,7 @@ def written_out(report: PlanReport | TrainingPlanReport, arguments: argparse.Nam
         gpus=plan.layout.gpus,
         replicas=plan.replicas,
     )
-    return manifest(server, arguments.manifest, stated_node(vars(arguments))).rstrip()
+    return manifest(server, arguments.manifest, stated_cluster(vars(arguments))).rstrip()
 
 
 def waits(plan: Plan) -> str:

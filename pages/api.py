@@ -278,7 +278,7 @@ def planned_for(scenario: Scenario) -> PlanReport | TrainingPlanReport:
     model = read(scenario)
     search = search_of(scenario, model)
     plans = [plan for plan in ranked_plans(search, PLANS) if is_affordable(plan, planning.budget)]
-    return report_of(search, plans, model.identifier(scenario), model.served(scenario), planning.prices)
+    return report_of(search, plans, model.identifier(scenario), model.served(scenario))
 
 
 def local_files(scenario: Scenario) -> LocalFiles:

@@ -78,6 +78,17 @@ def preset_id(text: str) -> str:
     return next((known for known in models() if known.casefold() == text.casefold()), text)
 
 
+def named_preset(named: str) -> str | None:
+    """The id of the preset that a log names by its id, or by a folder that is called as its checkpoint and no other;
+    None where there is none."""
+    if (known := preset_id(named)) in models():
+        return known
+    folder = named.rstrip("/").rpartition("/")[2].casefold()
+    published = (name for name, preset in models().items() if preset.published is not None)
+    alike = [name for name in published if name.rpartition("/")[2].casefold() == folder]
+    return alike[0] if len(alike) == 1 else None
+
+
 @lru_cache(maxsize=64)
 def architecture_of(name: str) -> Architecture:
     """The model of a preset."""

@@ -25,7 +25,7 @@ from calc.model.feedforward import MoE
 from calc.time.estimate import End, Estimate
 from calc.time.serving_time import FullServer, Speed
 from calc.time.training_time import training_speed
-from calc.training import RECIPES, TrainingLayout, TrainingWorkload
+from calc.training import TrainingLayout, TrainingScenario, TrainingWorkload
 from pages.parts.verify.evidence import SPEEDS
 
 ROOT = Path(__file__).parents[2]
@@ -216,9 +216,7 @@ def training(case: Case) -> Timed | LeftOut:
     )
     run = training_speed(
         case.architecture,
-        work,
-        RECIPES["master"],
-        layout,
+        TrainingScenario(workload=work, layout=layout),
         case.gpu,
         framework="megatron-bridge before 26.06" if row["engine"] == "megatron-bridge" else row["engine"],
     )

@@ -19,7 +19,7 @@ from calc.errors import ConfigError
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import gpus
 from calc.time.training_time import training_speed
-from calc.training import RECIPES, Products, Recompute, TrainingLayout, TrainingWorkload
+from calc.training import Products, Recompute, TrainingLayout, TrainingScenario, TrainingWorkload
 
 ROWS = Path(__file__).parents[3] / "shared" / "truth" / "trained.json"
 PRODUCTS: dict[str, Products] = {"bf16": "compute", "fp8": "fp8", "fp8 rowwise": "fp8", "mxfp8": "mxfp8"}
@@ -74,9 +74,7 @@ def trained(row: Mapping[str, Any], architecture: Architecture) -> Judged | Left
     try:
         speed = training_speed(
             architecture,
-            work,
-            RECIPES["master"],
-            layout_of(row),
+            TrainingScenario(workload=work, layout=layout_of(row)),
             gpu,
             framework=framework_of(row),
             trained=1.0 if work.trains_base else ADAPTERS,

@@ -3,6 +3,7 @@
 
 from calc.time.arrays import Array, read_only
 from calc.time.choosing import Choice, able_to_train, cheapest, least_price, smallest
+from calc.time.cluster import USUAL, Cluster
 from calc.time.disaggregated import ranked_plans
 from calc.time.efficiency import EfficiencyRow, stated_share, without_effect, written_share
 from calc.time.estimate import Estimate

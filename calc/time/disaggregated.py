@@ -196,7 +196,7 @@ def ranked_plans(search: Search, limit: int = 100) -> list[Plan]:
     if wanted == "together":
         return together
     check_separation(search)
-    price = {gpu: np.nan if usd is None else usd for gpu, usd in search.prices.items()}
+    price = dict(zip((gpu.id for gpu in search.gpus), search.price, strict=True))
     return sorted(
         [*together, *separate_plans(search, limit)],
         key=lambda plan: tuple(search.order(price[plan.gpu], plan.gpus, plan.tpot_ms, plan.meets).ravel()),
@@ -330,8 +330,8 @@ def streaming(per_s: Array, copies: Array, prompt: Array, slack: Array) -> Array
 def link_between(search: Search, gpus: Array, rows: FittingRows) -> Any:
     """Bytes a second from a GPU of one side to one of the other, where there are so many in all: within a node, within
     the reach of the GPU's links, or beyond; [rows, 1]."""
-    reach = np.array([gpu.link_gpus or search.node for gpu in search.gpus])[rows.kind]
-    linked = np.where(gpus <= search.node, gpus, np.where(gpus <= reach, reach, BEYOND))
+    reach = np.array([search.cluster.reach(gpu) for gpu in search.gpus])[rows.kind]
+    linked = np.where(gpus <= search.cluster.gpus_per_node, gpus, np.where(gpus <= reach, reach, BEYOND))
     return search.cards.of(linked, rows.form, rows.kind).link
 
 

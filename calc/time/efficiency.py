@@ -211,9 +211,9 @@ def training_rows(at: Conditions, dtype: Dtype) -> Mapping[str, EfficiencyRow]:
     return {name: row(kind, at, dtype if name in BY_DTYPE else None) for name, kind in kinds.items()}
 
 
-def training_efficiency(rows: Mapping[str, EfficiencyRow], edits: Edits | None) -> TrainingEfficiency:
+def training_efficiency(rows: Mapping[str, EfficiencyRow], edits: Edits) -> TrainingEfficiency:
     """Their figures, with what a reader knows better."""
-    return TrainingEfficiency(**{name: row.value for name, row in rows.items()}).edited(edits or {}, OF_TRAINING)
+    return TrainingEfficiency(**{name: row.value for name, row in rows.items()}).edited(edits, OF_TRAINING)
 
 
 def without_effect(edits: Edits, *, training: bool) -> Message | None:

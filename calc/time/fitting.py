@@ -18,6 +18,7 @@ from calc.serving.verdict import max_context
 from calc.serving.weighing import RankWeights
 from calc.serving.workload import Workload
 from calc.time.arrays import Array, read_only
+from calc.time.cluster import USUAL
 from calc.time.serving_time import Speed, speed_on
 
 MAPPED = tuple(name for name, engine in ENGINES.items() if engine.sequences_option is not None)
@@ -38,24 +39,22 @@ class Fitting:
     tokens_per_s: Array  # of one sequence at the context asked about, or the longest that fits; 0: none are made
 
 
-def in_formats(
-    model: Architecture, engine: Engine, precisions: Sequence[Precision], *, count: int = 1, node: int = 8
-) -> Formats:
+def in_formats(model: Architecture, engine: Engine, precisions: Sequence[Precision], *, count: int = 1) -> Formats:
     """A model in each format on so many GPUs, as `layout_on` lays it out."""
     servings: dict[WeightFormat, Serving | None] = {}
     overhead, first = Overhead(), None
     for precision in precisions:
-        layout, servings[precision.weights] = layout_on(model, engine, precision, count, node), None
+        layout, servings[precision.weights] = layout_on(model, engine, precision, count), None
         if layout is not None:
             ranks = RankWeights(model, engine, precision, first)
             servings[precision.weights], first = Serving(ranks, engine, layout, overhead), first or ranks
     return servings
 
 
-def layout_on(model: Architecture, engine: Engine, precision: Precision, count: int, node: int) -> Layout | None:
+def layout_on(model: Architecture, engine: Engine, precision: Precision, count: int) -> Layout | None:
     """Tensor parallelism over all of them where the engine accepts it, else over as many as it does; None where it
     does not run the model."""
-    for tp in range(min(count, node), 0, -1):
+    for tp in range(min(count, USUAL.gpus_per_node), 0, -1):
         layout = Layout(tp=tp, pp=count // tp)
         if count % tp == 0 and not any(engine.refusals(Question(model, precision, layout))):
             return layout

@@ -10,9 +10,9 @@ from calc.errors import ConfigError, Frozen, Message
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import HIGH
 from calc.model.architecture import Architecture
-from calc.time.efficiency import Edits
+from calc.time.cluster import USUAL, Cluster
 from calc.time.estimate import ENDS, End, Estimate
-from calc.time.roofline import bus_gb_s, path, path_gb_s
+from calc.time.roofline import bus_gb_s, path_gb_s
 from calc.time.serving_time import Speed, speed_on
 from calc.time.training_time import StepOperation, TrainingSpeed, step_operations, training_speed
 from calc.training import Colocated, Colocation, CountedBy, RolloutPhaseName, Training
@@ -52,16 +52,14 @@ class ObjectiveTime(Frozen):
     assumptions: tuple[Message, ...]
 
 
-def pass_speed(
-    architecture: Architecture, training: Training, gpu: GPU, edits: Edits | None, node: int
-) -> TrainingSpeed:
+def pass_speed(architecture: Architecture, training: Training, gpu: GPU, cluster: Cluster) -> TrainingSpeed:
     """The passes of a model over the micro-batches of a training step."""
     method, work, objective = training.method, training.work, training.objective
     sequences = 1 if method is None else method.sequences
     work = work.model_copy(update={"micro_batch": work.micro_batch * sequences})
     trained = training.trained_parameters() / architecture.parameters().total
-    step = architecture, work, training.recipe, training.layout
-    speed = training_speed(*step, gpu, edits=edits, node=node, trained=trained)
+    scenario = training.scenario.model_copy(update={"workload": work})
+    speed = training_speed(architecture, scenario, gpu, cluster, trained=trained)
     whole = objective is None or objective.log_probs == "whole"
     logits = training.size[CountedBy.LOGITS if whole else CountedBy.SCORED]
     return replace(speed, logits=logits, tiled=objective is not None and objective.log_probs == "fused")
@@ -97,17 +95,15 @@ class ObjectiveSpeed:
         training: Training,
         gpu: GPU,
         colocation: Colocation | None = None,
-        *,
-        edits: Edits | None = None,
-        node: int = 8,
+        cluster: Cluster = USUAL,
     ) -> None:
         assert training.objective is not None
         assert training.method is not None
-        self.training, self.gpu, self.edits, self.node = training, gpu, edits, node
+        self.training, self.gpu, self.cluster = training, gpu, cluster
         self.objective, self.method = training.objective, training.method
         self.engine = None if colocation is None else Colocated(training, colocation, gpu)
         self.mean = mean_lengths(training)
-        self.update = pass_speed(training.base, self.mean, gpu, edits, node)
+        self.update = pass_speed(training.base, self.mean, gpu, cluster)
 
     # The trainer
 
@@ -133,7 +129,7 @@ class ObjectiveSpeed:
         other = self.mean.teacher
         if other is None or other.base == self.training.base:
             return self.policy_pass
-        return pass_speed(other.base, other, self.gpu, self.edits, self.node).without_gradients()
+        return pass_speed(other.base, other, self.gpu, self.cluster).without_gradients()
 
     def reference_s(self, end: End) -> float:
         """Seconds of a step's passes without gradients; of a value model and a reward model too."""
@@ -150,7 +146,7 @@ class ObjectiveSpeed:
     def serving(self) -> Speed | None:
         if self.engine is None:
             return None
-        return speed_on(self.gpu, self.engine.serving, edits=self.edits, node=self.node)
+        return speed_on(self.gpu, self.engine.serving, self.cluster)
 
     def generated_s(self, end: End) -> float:
         """Seconds in which one engine generates its completions."""
@@ -190,7 +186,7 @@ class ObjectiveSpeed:
         if engine.colocated:
             seconds += 2 * own / (gpu.bandwidth_gb_s * 1e9 * update.shares.bandwidth.share(end))
         else:
-            route = path(gpu, layout.gpus + colocation.engine_gpus, update.node)
+            route = self.cluster.path(gpu, layout.gpus + colocation.engine_gpus)
             seconds += whole / (path_gb_s(gpu, route, update.shares, end) * 1e9)
         if colocation.sleep_level == 1 and not colocation.shared_weights:
             seconds += 2 * own / bus
@@ -280,7 +276,7 @@ class ObjectiveSpeed:
                 layout=self.training.layout.model_copy(update={"dp": dp}),
             )
             colocation = before.model_copy(update=changes)
-            return ObjectiveSpeed(training, self.gpu, colocation, edits=self.edits, node=self.node)
+            return ObjectiveSpeed(training, self.gpu, colocation, self.cluster)
         except ConfigError:
             return None
 

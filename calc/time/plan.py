@@ -5,8 +5,8 @@ formats and GPUs that they fit, are one array: [rows, batches]. Nothing of a rep
 more GPUs than another layout is not timed.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache, cached_property, partial
 from typing import Any, Literal, NamedTuple
 
@@ -28,9 +28,8 @@ from calc.serving.verdict import MOST_BATCH, max_batch
 from calc.serving.workload import Workload
 from calc.time.arrays import Array, Flags, Indices
 from calc.time.arrivals import UTILIZATION, Arrivals, Waits
-from calc.time.efficiency import Edits
+from calc.time.cluster import USUAL, Cluster
 from calc.time.origin import Origin, origin
-from calc.time.prices import price_of
 from calc.time.roofline import BOUNDS, Bound, Cards, seconds_by_bound, sharing
 from calc.time.room import FittingRows, Room, Shards, accepted_formats, layouts_by_format
 from calc.time.serving_time import FullServer, Speed
@@ -222,10 +221,7 @@ class Search:
     precisions: Sequence[Precision]
     _: KW_ONLY
     most: int = 64
-    node: int = 8
-    prices: Mapping[str, float | None] = field(default_factory=dict)
-    """USD an hour, where they are not those of the list."""
-    edited: Edits = field(default_factory=dict)
+    cluster: Cluster = USUAL
     like: "Search | None" = None
     """A search for other needs, in other formats or on other GPUs, of which what is the same is taken."""
 
@@ -244,12 +240,11 @@ class Search:
             sentence = Message("{engine} runs on none of these: {names}.", engine=engine.title, names=names)
             raise ConfigError(sentence, "gpu")
         self.precisions = accepted_formats(architecture, engine, self.precisions)
-        self.prices = {gpu.id: self.prices.get(gpu.id, price_of(gpu.id)) for gpu in self.gpus}
-        self.price = np.array([np.nan if (usd := self.prices[gpu.id]) is None else usd for gpu in self.gpus])
+        self.price = np.array([self.cluster.price(gpu.id) for gpu in self.gpus], dtype=np.float64)  # nan: not known
         self.servings = dict[tuple[Layout, int], Serving]()
         same_formats = like is not None and like.precisions == self.precisions
         self.shards: Shards = like.shards if like and same_formats else Shards(architecture, engine, self.precisions)
-        self.cards = Cards(self.gpus, [p.weights for p in self.precisions], engine.name, self.node, self.edited)
+        self.cards = Cards(self.gpus, [p.weights for p in self.precisions], engine.name, self.cluster)
         room: Room | None = like.room if like and sized_alike and like.gpus == self.gpus else None
         same_length = room is not None and room.workload.context == needs.context
         self.room: Room = room if room and same_length else Room(engine, architecture, self.gpus, needs.context, room)
@@ -262,10 +257,11 @@ class Search:
     @cached_property
     def rows(self) -> FittingRows:
         """Every layout that the engine accepts, with the formats and GPUs that it fits with."""
-        like = self.like
-        if like and (self.shards, self.room, self.most, self.node) == (like.shards, like.room, like.most, like.node):
+        like, node = self.like, self.cluster.gpus_per_node
+        alike = like and (self.shards, self.room, self.most) == (like.shards, like.room, like.most)
+        if like and alike and node == like.cluster.gpus_per_node:
             return like.rows
-        accepted = layouts_by_format(self.architecture, self.engine, self.precisions, self.most, self.node)
+        accepted = layouts_by_format(self.architecture, self.engine, self.precisions, self.most, node)
         return self.fitting(accepted)
 
     def fitting(self, layouts: Iterable[tuple[Layout, tuple[int, ...]]]) -> FittingRows:
@@ -456,7 +452,7 @@ class Search:
         that hold fewer than they must."""
         rows, prefill, batch = candidates.rows, None, int(candidates.batch[row])
         gpu, precision, layout = self.gpus[rows.kind[row]], self.precisions[rows.form[row]], rows.layout_of(row)
-        allocation, price = self.allocation(rows, row, batch), self.prices[gpu.id]
+        allocation, price = self.allocation(rows, row, batch), self.cluster.price(gpu.id)
         gpus, tpot, rate = int(candidates.gpus[row]), float(candidates.tpot[row]), float(candidates.rate[row])
         sides = [(rows, batch, capacity := most_of(allocation, layout))]
         if candidates.prefill is not None and candidates.workers is not None:

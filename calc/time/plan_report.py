@@ -23,8 +23,9 @@ from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch, Separate, ServerRole, ServerStart
 from calc.time.arrays import Array, Indices, number
 from calc.time.arrivals import UTILIZATION, closed_loop_spread
+from calc.time.cluster import USUAL, Cluster
 from calc.time.disaggregated import Disaggregated, between, disaggregated, link_of, ranked_plans
-from calc.time.efficiency import Edits, EfficiencyRow, deciding_rows
+from calc.time.efficiency import EfficiencyRow, deciding_rows
 from calc.time.estimate import End, Estimate
 from calc.time.plan import HOUR, Needs, Plan, Search
 from calc.time.prices import Price, prices
@@ -122,7 +123,7 @@ def rows_of_plan(search: Search, plan: Plan) -> Mapping[str, EfficiencyRow]:
     """The usual efficiencies of its GPU, each with its source."""
     gpu = next(gpu for gpu in search.gpus if gpu.id == plan.gpu)
     ranks = sharing(plan.layout, experts=bool(search.architecture.experts))
-    return deciding_rows(*kind_of(gpu, search.engine.name, plan.weights, ranks, search.node))
+    return deciding_rows(*kind_of(gpu, search.engine.name, plan.weights, ranks, search.cluster))
 
 
 def cannot_keep_up(search: Search, plan: Plan) -> Message | None:
@@ -233,9 +234,7 @@ def plan_report(
     gpus: Sequence[GPU] | None = None,
     precisions: Sequence[Precision] | None = None,
     most: int = 64,
-    node: int = 8,
-    prices_stated: Mapping[str, float] | None = None,
-    edits: Edits | None = None,
+    cluster: Cluster = USUAL,
     limit: int = 50,
 ) -> PlanReport:
     """Plans for a config: all GPUs of the catalogue, the checkpoint's own format and vLLM unless said otherwise;
@@ -250,19 +249,15 @@ def plan_report(
         kinds,
         precisions or [engine.precision(native(config))],
         most=most,
-        node=node,
-        prices=prices_stated or {},
-        edited=edits or {},
+        cluster=cluster,
     )
     model = model or architecture.model_type
-    return report_of(search, ranked_plans(search, limit), model, served or model, prices_stated or {})
+    return report_of(search, ranked_plans(search, limit), model, served or model)
 
 
-def report_of(
-    search: Search, plans: Sequence[Plan], model: str, served: str, prices_stated: Mapping[str, float]
-) -> PlanReport:
+def report_of(search: Search, plans: Sequence[Plan], model: str, served: str) -> PlanReport:
     """Plans of a search, best first, and what goes with the first of them; `served` is what its command names."""
-    named = {plan.gpu for plan in plans} - prices_stated.keys()
+    named = {plan.gpu for plan in plans} - search.cluster.prices.keys()
     return PlanReport(
         model=model,
         needs=search.needs,
@@ -317,11 +312,11 @@ def assumptions(search: Search) -> Iterable[Message]:
     yield Message(
         "GPUs in all: at most {n:,}; nodes have {node:,}, and tensor parallelism stays inside one.",
         n=search.most,
-        node=search.node,
+        node=search.cluster.gpus_per_node,
     )
     mixers = (mixer for block in search.architecture.all_blocks for mixer in block.attentions)
     heads = min((mixer.cached_heads for mixer in mixers), default=None)
-    if heads is not None and heads < min(search.node, search.most):
+    if heads is not None and heads < min(search.cluster.gpus_per_node, search.most):
         yield Message(
             "Where tensor parallelism has more ranks than the model has KV heads ({heads:,}), ranks hold copies of the "
             "cache, or share its tokens (decode context parallel, DCP) where the engine does. Prefill context "

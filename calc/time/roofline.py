@@ -13,10 +13,10 @@ from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.time.arrays import Array, Indices, either, first_alike, larger, occurs
+from calc.time.cluster import USUAL, Cluster
 from calc.time.efficiency import (
     SERVING_SHARES,
     Conditions,
-    Edits,
     Efficiency,
     Route,
     TrainingEfficiency,
@@ -59,13 +59,6 @@ Powered = Callable[[Any], Any]
 def arithmetic(weights: WeightFormat, gpu: GPU) -> Dtype:
     """Type that the GPU multiplies weights of a format in."""
     return next((dtype for dtype in ARITHMETIC.get(weights, HALF) if dtype in gpu.tflops), HALF[0])
-
-
-def path(gpu: GPU, ranks: int, node: int) -> Route:
-    """Path between so many GPUs: their links as far as they reach, PCIe within a node."""
-    if gpu.link_gb_s is not None and ranks <= (gpu.link_gpus or node):
-        return "link"
-    return "pcie" if ranks <= node else "network"
 
 
 def bus_gb_s(gpu: GPU, over: Route) -> float:
@@ -182,19 +175,19 @@ def reached(
     )
 
 
-def kind_of(gpu: GPU, engine: str, weights: WeightFormat, ranks: int, node: int = 8) -> tuple[Conditions, Dtype, Dtype]:
+def kind_of(
+    gpu: GPU, engine: str, weights: WeightFormat, ranks: int, cluster: Cluster
+) -> tuple[Conditions, Dtype, Dtype]:
     """Conditions of a GPU of which so many share a layer, and the types it multiplies 16-bit weights and those of a
     format in."""
-    conditions = Conditions(engine, gpu.generation, ranks, path(gpu, ranks, node), weights).distinguished
+    conditions = Conditions(engine, gpu.generation, ranks, cluster.path(gpu, ranks), weights).distinguished
     return conditions, arithmetic("bf16", gpu), arithmetic(weights, gpu)
 
 
-def machine(
-    gpu: GPU, engine: str, weights: WeightFormat, ranks: int, end: End, edits: Edits | None = None, node: int = 8
-) -> Machine:
+def machine(gpu: GPU, engine: str, weights: WeightFormat, ranks: int, end: End, cluster: Cluster = USUAL) -> Machine:
     """Peaks and bandwidths of a GPU times their shares. `ranks` GPUs share a layer."""
-    kind = _, plain, narrow = kind_of(gpu, engine, weights, ranks, node)
-    shares, over = efficiency(*kind).edited(edits or {}), path(gpu, ranks, node)
+    kind = _, plain, narrow = kind_of(gpu, engine, weights, ranks, cluster)
+    shares, over = efficiency(*kind).edited(cluster.efficiencies), cluster.path(gpu, ranks)
     bandwidth = gpu.bandwidth_gb_s * 1e9
     at = Conditions(engine, gpu.generation, weights=weights)
     watt = row("watt_tflops", at).value.share(end)
@@ -213,10 +206,8 @@ def machine(
 class Cards:
     """GPUs, each with weights in each of some formats, under an engine that unpacks none and has flash attention."""
 
-    def __init__(
-        self, gpus: Sequence[GPU], weights: Sequence[WeightFormat], engine: str, node: int, edited: Edits
-    ) -> None:
-        self.gpus, self.engine, self.node, self.edited = gpus, engine, node, edited
+    def __init__(self, gpus: Sequence[GPU], weights: Sequence[WeightFormat], engine: str, cluster: Cluster) -> None:
+        self.gpus, self.engine, self.cluster = gpus, engine, cluster
         self.shape, self.cells = (len(weights), len(gpus)), list(product(weights, gpus))
         known = {form: Conditions(engine, None, weights=form).distinguished.weights for form in weights}
         dtypes = [(arithmetic("bf16", gpu), arithmetic(form, gpu)) for form, gpu in self.cells]
@@ -238,7 +229,7 @@ class Cards:
     def figures(self, ranks: int, end: End) -> Any:
         """Fields of each GPU's `machine`: [figures, formats, GPUs]."""
         if (ranks, end) not in self.known:
-            over = [path(gpu, ranks, self.node) for gpu in self.gpus]
+            over = [self.cluster.path(gpu, ranks) for gpu in self.gpus]
             alike = first_alike(zip(self.alike, over * self.shape[0], strict=True))
             unlike, which = np.unique(alike, return_inverse=True)
             shares = np.array([self.shares(cell, ranks, end) for cell in unlike.tolist()])[which]
@@ -252,7 +243,8 @@ class Cards:
     def shares(self, cell: int, ranks: int, end: End) -> list[float]:
         """Shares of a GPU with weights in a format."""
         form, gpu = self.cells[cell]
-        shares = efficiency(*kind_of(gpu, self.engine, form, ranks, self.node)).edited(self.edited)
+        kind = kind_of(gpu, self.engine, form, ranks, self.cluster)
+        shares = efficiency(*kind).edited(self.cluster.efficiencies)
         return [shares.at(name, end) for name in SERVING_SHARES]
 
 

@@ -13,7 +13,7 @@ from calc.hardware.parallel import Layout
 from calc.serving.memory import Serving
 from calc.serving.workload import Workload
 from calc.time.arrays import either, larger, lesser, occurs
-from calc.time.efficiency import Edits
+from calc.time.cluster import USUAL, Cluster
 from calc.time.estimate import End
 from calc.time.roofline import Machine, Timed, communication, machine, shared_tokens, sharing, timed
 from calc.time.time_operations import Demand, Forward, PassPart, decode, demand, prefill
@@ -279,9 +279,8 @@ def share_of(batch: Any, parts: Any) -> Any:
 def speed_on(
     gpu: GPU,
     serving: Serving,
+    cluster: Cluster = USUAL,
     *,
-    edits: Edits | None = None,
-    node: int = 8,
     like: Speed | None = None,
     kernels: str | None = None,
 ) -> Speed:
@@ -299,7 +298,7 @@ def speed_on(
     demands: tuple[Demand, ...] = serving.known_demands
     ranks = sharing(layout, experts=demands[0].routing is not None)
     on = gpu, kernels or engine.kernels, precision.weights, ranks
-    machines = cache(lambda end: machine(*on, end, edits, node))
+    machines = cache(lambda end: machine(*on, end, cluster))
     return Speed(demands, layout, machines, engine.splits_batch, engine.state_width, engine.all_to_all(layout))
 
 

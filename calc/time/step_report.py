@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from calc.errors import ConfigError, Frozen, Message
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
-from calc.time.efficiency import Edits
+from calc.time.cluster import USUAL, Cluster
 from calc.time.estimate import Estimate
 from calc.time.objective_time import ObjectiveSpeed, ObjectiveTime
 from calc.time.training_time import StepOperation, TrainingSpeed, TrainingTime, step_operations, training_speed
@@ -41,33 +41,31 @@ class StepComparison(Frozen):
 
 
 def training_speed_of(
-    architecture: Architecture, report: TrainingReport, gpu: GPU, *, edits: Edits | None = None, node: int = 8
+    architecture: Architecture, report: TrainingReport, gpu: GPU, cluster: Cluster = USUAL
 ) -> TrainingSpeed:
     """The step that a report weighs, on a GPU. Raises ConfigError where shards wait in CPU memory."""
     scenario = report.scenario
     if scenario.layout.cpu_offload:
         raise ConfigError(Message("The time of a step with cpu_offload is not computed."), "cpu_offload", [False])
     trained = report.trained_parameters / report.parameters.total
-    step = architecture, scenario.workload, scenario.recipe, scenario.layout
-    return training_speed(*step, gpu, edits=edits, node=node, trained=trained)
+    return training_speed(architecture, scenario, gpu, cluster, trained=trained)
 
 
 def step_time_of(
     architecture: Architecture,
     report: TrainingReport,
     gpu: GPU,
+    cluster: Cluster = USUAL,
     *,
-    edits: Edits | None = None,
-    node: int = 8,
     divided: bool = True,
 ) -> TrainingTimeReport | ObjectiveTime:
     """Time of a report's training step, of a loss of TRL's with its phases; `divided`: and with other divisions of the
     same GPUs."""
     scenario = report.scenario
     if scenario.objective is not None:
-        speed = ObjectiveSpeed(Training(architecture, scenario), gpu, scenario.colocation, edits=edits, node=node)
+        speed = ObjectiveSpeed(Training(architecture, scenario), gpu, scenario.colocation, cluster)
         return speed.time(divided=divided)
-    plain = training_speed_of(architecture, report, gpu, edits=edits, node=node)
+    plain = training_speed_of(architecture, report, gpu, cluster)
     return TrainingTimeReport(**dict(plain.time()), gpu=gpu.id, operations=step_operations(plain))
 
 
@@ -81,9 +79,7 @@ def compared_place(reports: Sequence[TrainingReport], gpus: Sequence[GPU]) -> in
 def compared_steps(
     steps: Sequence[tuple[Architecture, TrainingReport]],
     gpus: Sequence[GPU],
-    *,
-    edits: Edits | None = None,
-    node: int = 8,
+    cluster: Cluster = USUAL,
 ) -> StepComparison:
     """Each step with its model, weighed on the same GPUs, at least one."""
     place = compared_place([report for _, report in steps], gpus)
@@ -94,7 +90,7 @@ def compared_steps(
         rollout = report.rollouts[place] if report.rollouts else None
         objective, step_s = scenario.objective, None
         if verdict.verdict not in ("does not fit", "does not run") and not scenario.layout.cpu_offload:
-            step_s = step_time_of(architecture, report, gpu, edits=edits, node=node, divided=False).step_s
+            step_s = step_time_of(architecture, report, gpu, cluster, divided=False).step_s
         return ComparedStep(
             model=report.model,
             scenario=scenario,

@@ -13,7 +13,8 @@ from calc.model.formula import total as sum_of
 from calc.model.paper import Cell, Code, Heading, Item, PaperTable, Section
 from calc.serving.memory import Serving
 from calc.serving.workload import Workload
-from calc.time.efficiency import SHARE_SYMBOLS, Edits, efficiency
+from calc.time.cluster import USUAL, Cluster
+from calc.time.efficiency import SHARE_SYMBOLS, efficiency
 from calc.time.estimate import Estimate
 from calc.time.figures import Figure, Figures, Meaning, Symbol, TimeStep, symbols_of
 from calc.time.objective_time import ObjectiveSpeed
@@ -159,11 +160,9 @@ class ServingDerivations:
     """A server's expected times, derived on its first stage: a decode step, a prompt's first pass, and what they come
     to."""
 
-    def __init__(
-        self, serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = None, node: int = 8
-    ) -> None:
-        self.serving, self.gpu, self.workload, self.edits, self.node = serving, gpu, workload, edits, node
-        self.speed = speed_on(gpu, serving, edits=edits, node=node)
+    def __init__(self, serving: Serving, gpu: GPU, workload: Workload, cluster: Cluster = USUAL) -> None:
+        self.serving, self.gpu, self.workload, self.cluster = serving, gpu, workload, cluster
+        self.speed = speed_on(gpu, serving, cluster)
 
     def decode(self) -> PassDerivation:
         """A step halfway through the output."""
@@ -225,11 +224,11 @@ class ServingDerivations:
         """The first stage in full, the others by their seconds; `plain` is the pass in numbers."""
         laid_out, engine, (first, *others) = self.serving.laid_out, self.serving.engine.kernels, self.speed.demands
         ranks = sharing(laid_out.layout, experts=first.routing is not None)
-        kind = kind_of(self.gpu, engine, laid_out.precision.weights, ranks, self.node)
-        shares = efficiency(*kind).edited(self.edits or {})
+        kind = kind_of(self.gpu, engine, laid_out.precision.weights, ranks, self.cluster)
+        shares = efficiency(*kind).edited(self.cluster.efficiencies)
         demand, gpu = traced_demand(figures, first), traced(figures, self.gpu, GPU_FIGURES)
-        edited = dict(traced_shares(figures, shares))
-        reached = speed_on(gpu, self.serving, edits=edited, node=self.node).machines("expected")
+        traced_cluster = replace(self.cluster, efficiencies=dict(traced_shares(figures, shares)))
+        reached = speed_on(gpu, self.serving, traced_cluster).machines("expected")
         on, layout = traced(figures, reached, MACHINE), traced(figures, laid_out.layout, LAYOUT)
         speed = replace(self.speed, demands=(demand,), layout=layout, machines=lambda end: on)
         operations, seconds = operation_steps(
@@ -301,9 +300,9 @@ def derive_step(speed: TrainingSpeed) -> PassDerivation:
 # On paper
 
 
-def time_section(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = None, node: int = 8) -> Section:
+def time_section(serving: Serving, gpu: GPU, workload: Workload, cluster: Cluster = USUAL) -> Section:
     """The expected times; Plan states the ranges round them."""
-    derivations = ServingDerivations(serving, gpu, workload, edits, node)
+    derivations = ServingDerivations(serving, gpu, workload, cluster)
     return Section(
         anchor="time",
         title=Message("Time"),

@@ -14,7 +14,7 @@ from calc.serving.engines.rules import Question
 from calc.serving.memory import Allocation, Serving
 from calc.serving.verdict import ON_HOST
 from calc.serving.workload import Workload
-from calc.time.efficiency import Edits
+from calc.time.cluster import USUAL, Cluster
 from calc.time.estimate import ENDS, End, Estimate
 from calc.time.origin import Origin, origin
 from calc.time.roofline import Bound, Timed, Work, binds
@@ -66,16 +66,14 @@ class TimeReport(Frozen):
     assumptions: tuple[Message, ...]
 
 
-def time_report(
-    serving: Serving, gpu: GPU, workload: Workload, *, edits: Edits | None = None, node: int = 8
-) -> TimeReport:
+def time_report(serving: Serving, gpu: GPU, workload: Workload, cluster: Cluster = USUAL) -> TimeReport:
     """Times of a report's batch, prompt and layout. The prompt is passed in chunks as the engine has them."""
     if serving.architecture.pooled:
         raise ConfigError(
             Message("The speed of models that make a vector or scores of a text is not known here."), "time"
         )
     chunk = on_gpus_alone(serving, gpu, workload).limits.step_tokens
-    speed = speed_on(gpu, serving, edits=edits, node=node)
+    speed = speed_on(gpu, serving, cluster)
     batch, prompt = workload.batch, workload.prompt
     parts, step = decode_step(speed, workload)
     passed = speed.prompt_parts(share_of(batch, speed.layout.dp), prompt, "expected", chunk)
@@ -95,7 +93,7 @@ def time_report(
             operations=by_operation(passed),
         ),
         origin=origin(serving.architecture, gpu, serving.engine.name),
-        assumptions=(*assumptions(gpu, serving), *drafted(speed, serving, gpu, workload, edits, node)),
+        assumptions=(*assumptions(gpu, serving), *drafted(speed, serving, gpu, workload, cluster)),
     )
 
 
@@ -128,15 +126,13 @@ def by_operation(parts: Iterable[Timed]) -> tuple[OperationTime, ...]:
     return tuple(sorted(rows, key=lambda row: -row.ms))
 
 
-def drafted(
-    speed: Speed, serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None, node: int
-) -> Iterable[Message]:
+def drafted(speed: Speed, serving: Serving, gpu: GPU, workload: Workload, cluster: Cluster) -> Iterable[Message]:
     """Tokens per second with a draft model, by how often it guesses right."""
     if (drafting := serving.engine.draft(serving.precision)) is None:
         return
     model, precision, count = drafting
     other = Serving.of(model, type(serving.engine)(), precision, serving.layout, serving.overhead)
-    draft = speed_on(gpu, other, edits=edits, node=node, kernels=serving.engine.kernels)
+    draft = speed_on(gpu, other, cluster, kernels=serving.engine.kernels)
     batch, context = workload.batch, halfway(workload)
     step = float(speed.speculative(batch, context, "expected", count, draft))
     plain = 1 / float(speed.step(batch, context, "expected"))
@@ -181,11 +177,10 @@ class Reply(Frozen):
     origin: Origin
 
 
-def reply(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = None, node: int = 8) -> Reply:
-    """Speed of a report's batch, prompt and layout, halfway through the output; `edits` are shares that a reader knows
-    better, `node` the GPUs of a node."""
+def reply(serving: Serving, gpu: GPU, workload: Workload, cluster: Cluster = USUAL) -> Reply:
+    """Speed of a report's batch, prompt and layout, halfway through the output."""
     chunk = on_gpus_alone(serving, gpu, workload).limits.step_tokens
-    speed = speed_on(gpu, serving, edits=edits, node=node)
+    speed = speed_on(gpu, serving, cluster)
     (parts, seconds), batch = decode_step(speed, workload), workload.batch
     return Reply(
         tokens_per_s_per_user=Estimate.over(lambda end: 1 / seconds[end]),
@@ -196,9 +191,9 @@ def reply(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = 
     )
 
 
-def user_rate(serving: Serving, gpu: GPU, workload: Workload, edits: Edits | None = None, node: int = 8) -> float:
+def user_rate(serving: Serving, gpu: GPU, workload: Workload, cluster: Cluster = USUAL) -> float:
     """Tokens per second of each user, expected: `tokens_per_s_per_user` of a reply, without its range."""
-    speed = speed_on(gpu, serving, edits=edits, node=node)
+    speed = speed_on(gpu, serving, cluster)
     return 1 / float(speed.step(workload.batch, halfway(workload), "expected"))
 
 

@@ -16,8 +16,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.mig import unjoined
 from calc.hardware.solver import largest
 from calc.model.architecture import Architecture
-from calc.time.efficiency import Edits
-from calc.time.prices import price_of
+from calc.time.cluster import USUAL, Cluster
 from calc.time.training_time import Campaign, RankDemands, TrainingSpeed, TrainingTime, training_speed
 from calc.training import (
     RECIPES,
@@ -84,9 +83,7 @@ class TrainingSearch:
     work: TrainingWorkload
     recipe: Recipe
     needs: TrainingNeeds
-    node: int = 8
-    prices: Mapping[str, float] | None = None
-    edits: Edits | None = None
+    cluster: Cluster = USUAL
     shared: Shared = field(default_factory=Shared)  # what its steps have in common, memory and time
 
     def __post_init__(self) -> None:
@@ -98,7 +95,7 @@ class TrainingSearch:
         every ZeRO stage is tried that is of use."""
         needs = self.needs
         sparse = bool(self.architecture.experts)
-        for tp in (n for n in DEGREES if n <= self.node):
+        for tp in (n for n in DEGREES if n <= self.cluster.gpus_per_node):
             for pp in (n for n in DEGREES if n <= self.architecture.num_layers):
                 dp, over = divmod(needs.gpus, tp * pp)
                 if over or not dp or needs.global_batch % dp:
@@ -196,15 +193,14 @@ class TrainingSearch:
         def first() -> TrainingSpeed:
             """Speed of the first step of such ranks, of which others differ in workload and layout alone."""
             demands = self.shared.once(("demands", *ranks), lambda: RankDemands.of(self.architecture, layout))
-            model = self.architecture, work, self.recipe
-            return training_speed(*model, layout, gpu, edits=self.edits, node=self.node, demands=demands)
+            scenario = TrainingScenario(workload=work, recipe=self.recipe, layout=layout)
+            return training_speed(self.architecture, scenario, gpu, self.cluster, demands=demands)
 
         return replace(self.shared.once(("speed", gpu.id, *ranks), first), work=work, layout=layout)
 
     def plan(self, speed: TrainingSpeed) -> TrainingPlan:
         """Plan with its ranges, and what stays free."""
         gpu, work, layout = speed.gpu, speed.work, speed.layout
-        price = (self.prices or {}).get(gpu.id, price_of(gpu.id))
         memory = self.training(layout, work.recompute, work.accumulation).memory(micro_batch=work.micro_batch)
         return TrainingPlan(
             gpu=gpu.id,
@@ -214,7 +210,7 @@ class TrainingSearch:
             accumulation=work.accumulation,
             headroom_gib=(gpu.usable_bytes - memory.high) / GIB,
             time=speed.time(),
-            campaign=speed.campaign(self.needs.tokens, gpu.tdp_w, price),
+            campaign=speed.campaign(self.needs.tokens, gpu.tdp_w, self.cluster.price(gpu.id)),
         )
 
 
@@ -239,14 +235,12 @@ def training_plan_report(
     model: str | None = None,
     work: TrainingWorkload | None = None,
     recipe: Recipe | None = None,
-    node: int = 8,
-    prices: Mapping[str, float] | None = None,
-    edits: Edits | None = None,
+    cluster: Cluster = USUAL,
 ) -> TrainingPlanReport:
     """Plans that train every weight of a config's model. Raises ConfigError with a sentence for people."""
     architecture = Architecture.from_config(config)
     recipe = recipe or RECIPES["master"]
-    search = TrainingSearch(architecture, work or TrainingWorkload(), recipe, needs, node, prices, edits)
+    search = TrainingSearch(architecture, work or TrainingWorkload(), recipe, needs, cluster)
     layouts = list(search.layouts())
     if not layouts:
         raise ConfigError(

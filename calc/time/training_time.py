@@ -14,19 +14,19 @@ from calc.hardware.parallel import Layout
 from calc.hardware.shards import alike_pieces, alike_stages
 from calc.model.architecture import Architecture
 from calc.time.arrays import larger
+from calc.time.cluster import USUAL, Cluster
 from calc.time.efficiency import (
     OF_TRAINING,
     Conditions,
-    Edits,
     EfficiencyRow,
     TrainingEfficiency,
     training_efficiency,
     training_rows,
 )
 from calc.time.estimate import ENDS, End, Estimate
-from calc.time.roofline import UNKNOWN, Bound, Timed, Work, arithmetic, path, path_gb_s
+from calc.time.roofline import UNKNOWN, Bound, Timed, Work, arithmetic, path_gb_s
 from calc.time.time_operations import Demand, Forward, Operation, PassPart, What, demand, touched
-from calc.training import WIDTH, Recipe, Recompute, TrainingLayout, TrainingWorkload, check_schedule
+from calc.training import WIDTH, Recipe, Recompute, TrainingLayout, TrainingScenario, TrainingWorkload
 
 MS = 1000
 SECONDS_A_DAY = 86_400
@@ -123,7 +123,7 @@ class TrainingSpeed(RankDemands):
     dtype: Dtype  # that products are computed in
     rows: Mapping[str, EfficiencyRow]  # that decide, by the fields of the shares
     shares: TrainingEfficiency
-    node: int
+    cluster: Cluster
     logits: int | None = None  # tokens of a micro-batch that the head reads; None: all
     tiled: bool = False  # the head works by tiles that are made again going back
     quiet: bool = False  # forward passes alone
@@ -237,9 +237,8 @@ class TrainingSpeed(RankDemands):
         holds some of a token's experts, with all parts of an expert on ranks of its own; over the network to each other
         node that does, once, whose own links pass it on meanwhile (DeepEP and HybridEP,
         github.com/deepseek-ai/DeepEP)."""
-        layout, gpu = self.layout, self.gpu
+        layout, gpu, reach = self.layout, self.gpu, self.cluster.reach(self.gpu)
         ranks, share = layout.ep * layout.slices, layout.slices / layout.tp
-        reach = (gpu.link_gpus or self.node) if gpu.link_gb_s is not None else self.node
         within = min(ranks, reach)
         seconds = self.ring(end, within, share * nbytes * layout.ep * touched(layout.ep, 1, top_k), latency=latency)
         nodes = -(-ranks // reach)
@@ -252,7 +251,7 @@ class TrainingSpeed(RankDemands):
     def ring(self, end: End, ranks: int, nbytes: float, *, latency: bool) -> float:
         """A collective in which each rank sends all but its own share of so many bytes."""
         shares = self.shares
-        rate = path_gb_s(self.gpu, path(self.gpu, ranks, self.node), shares, end) * 1e9
+        rate = path_gb_s(self.gpu, self.cluster.path(self.gpu, ranks), shares, end) * 1e9
         start = shares.all_reduce_us.duration(end) * 1e-6 if latency else 0.0
         return start + (ranks - 1) / ranks * nbytes / rate
 
@@ -279,7 +278,7 @@ class TrainingSpeed(RankDemands):
             return 0.0
         passed = self.forward().tokens * self.demands[0].hidden * WIDTH[self.recipe.compute]
         passed /= layout.tp if layout.sequence_parallel else 1
-        over = path(self.gpu, layout.gpus, self.node)
+        over = self.cluster.path(self.gpu, layout.gpus)
         seconds: float = 2 * (vp - 1) * passed / (path_gb_s(self.gpu, over, self.shares, end) * 1e9)
         return seconds
 
@@ -295,8 +294,8 @@ class TrainingSpeed(RankDemands):
     def ring_s(self, part: ReplicatedWeights, end: End) -> float:
         """Seconds in which replicas pass each other a byte for each element. Between nodes there is a ring for each of
         the replicas within a node, each over an adapter of its own."""
-        over = path(self.gpu, part.replicas * part.stride, self.node)
-        within = max(1, max(self.node, self.gpu.link_gpus or 1) // part.stride) if over == "network" else 1
+        over, node = self.cluster.path(self.gpu, part.replicas * part.stride), self.cluster.gpus_per_node
+        within = max(1, max(node, self.cluster.reach(self.gpu)) // part.stride) if over == "network" else 1
         rate = path_gb_s(self.gpu, over, self.shares, end) * 1e9 * within
         return (part.replicas - 1) / part.replicas / rate
 
@@ -424,25 +423,23 @@ class TrainingSpeed(RankDemands):
 
 def training_speed(
     architecture: Architecture,
-    work: TrainingWorkload,
-    recipe: Recipe,
-    layout: TrainingLayout,
+    scenario: TrainingScenario,
     gpu: GPU,
+    cluster: Cluster = USUAL,
     *,
     framework: str = "any",
-    edits: Edits | None = None,
-    node: int = 8,
     trained: float = 1.0,
     demands: RankDemands | None = None,
 ) -> TrainingSpeed:
     """A step of a model as a trainer's release computes it; `trained` is the share of its weights that are (of LoRA,
     its adapters)."""
+    work, recipe, layout = scenario.workload, scenario.recipe, scenario.layout
     layout.check(architecture)
-    check_schedule(work, recipe, layout)
+    scenario.check_schedule()
     ranks = demands or RankDemands.of(architecture, layout)
     form: WeightFormat = recipe.compute if work.products == "compute" else work.products
     dtype = arithmetic(form, gpu)
-    over = path(gpu, layout.tp, node)
+    over = cluster.path(gpu, layout.tp)
     rows = training_rows(Conditions(framework, gpu.generation, layout.tp, over, form), dtype)
     return TrainingSpeed(
         **vars(ranks),
@@ -453,8 +450,8 @@ def training_speed(
         gpu=gpu,
         dtype=dtype,
         rows=rows,
-        shares=training_efficiency(rows, edits),
-        node=node,
+        shares=training_efficiency(rows, cluster.efficiencies),
+        cluster=cluster,
     )
 
 

@@ -13,7 +13,6 @@ from calc.training.layout import (
     ROUNDS,
     TrainingLayout,
     TrainingScenario,
-    check_schedule,
     in_flight,
     interleaves,
     usual_base,

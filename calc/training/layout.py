@@ -248,24 +248,6 @@ def interleaves(recipe: Recipe) -> bool:
     return recipe != RECIPES["deepspeed"]
 
 
-def check_schedule(work: TrainingWorkload, recipe: Recipe, layout: TrainingLayout) -> None:
-    """Raise ConfigError where pieces can't be interleaved so."""
-    if layout.vp == 1:
-        return
-    if not interleaves(recipe):
-        raise ConfigError(
-            Message("DeepSpeed has no interleaved pipeline schedule; Megatron-LM and torchtitan have."), "vp", [1]
-        )
-    over = work.accumulation % layout.pp
-    if over:
-        sentence = "accumulation is {n:,}: an interleaved schedule needs a multiple of the {pp:,} pipeline stages."
-        message = Message(sentence, n=work.accumulation, pp=layout.pp)
-        if work.optimizer_in_backward:  # which leaves none to accumulate
-            raise ConfigError(message, "vp", [1])
-        nearest = work.accumulation - over
-        raise ConfigError(message, "accumulation", [n for n in (nearest, nearest + layout.pp) if n])
-
-
 def usual_base(method: Method) -> Precision:
     """Storage of the frozen weights by default: for QLoRA NF4 with double quantization, else 16 bits."""
     return Precision(weights="nf4-dq" if method == "qlora" else "bf16")
@@ -283,3 +265,21 @@ class TrainingScenario(Frozen):
     objective: Objective | None = Field(default=None, exclude_if=lambda objective: objective is None)
     """None: supervised, as transformers computes the loss."""
     colocation: Colocation | None = Field(default=None, exclude_if=lambda colocation: colocation is None)
+
+    def check_schedule(self) -> None:
+        """Raise ConfigError where pieces can't be interleaved so."""
+        work, layout = self.workload, self.layout
+        if layout.vp == 1:
+            return
+        if not interleaves(self.recipe):
+            raise ConfigError(
+                Message("DeepSpeed has no interleaved pipeline schedule; Megatron-LM and torchtitan have."), "vp", [1]
+            )
+        over = work.accumulation % layout.pp
+        if over:
+            sentence = "accumulation is {n:,}: an interleaved schedule needs a multiple of the {pp:,} pipeline stages."
+            message = Message(sentence, n=work.accumulation, pp=layout.pp)
+            if work.optimizer_in_backward:  # which leaves none to accumulate
+                raise ConfigError(message, "vp", [1])
+            nearest = work.accumulation - over
+            raise ConfigError(message, "accumulation", [n for n in (nearest, nearest + layout.pp) if n])

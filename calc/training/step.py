@@ -41,7 +41,7 @@ from calc.training.course import (
     parts_of,
 )
 from calc.training.decoder import Passes, Shared, check_modelled, quiet, settings_of
-from calc.training.layout import TrainingLayout, TrainingScenario, check_schedule
+from calc.training.layout import TrainingLayout, TrainingScenario
 from calc.training.losses import head
 from calc.training.methods import METHODS, VALUE, TrainingMethod, check_teacher, resolved, scored_units
 from calc.training.modules import Settings
@@ -120,7 +120,7 @@ class Training:
             self.method = VALUE if role == "value" else METHODS[objective.method]
             architecture = self.method.model(architecture)
         layout.check(architecture)
-        check_schedule(work, recipe, layout)
+        scenario.check_schedule()
         self.architecture, self.work, self.recipe, self.layout = architecture, work, recipe, layout
         self.overhead, self.frozen, self.objective = scenario.overhead, scenario.frozen, objective
         self.scenario = scenario.model_copy(update={"objective": objective, "colocation": None})

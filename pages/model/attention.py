@@ -178,8 +178,7 @@ def decode_time(answer: Answer, architecture: Architecture) -> str:
         return "–"
     try:
         laid_out = Serving.of(architecture, choice.started(), answer.model.precision(choice), Layout(), Overhead())
-        shares = answer.scenario.efficiencies
-        rate = user_rate(laid_out, gpu, choice.workload, shares.edits, shares.node)
+        rate = user_rate(laid_out, gpu, choice.workload, answer.scenario.cluster)
     except ConfigError:
         return "–"
     return words.duration(1000 / rate)

@@ -6,6 +6,7 @@ import json
 import pytest
 
 from cli import main
+from presets import named_preset
 from tests import EXAMPLES
 from tests.calc.verify.test_logs import DIED, LOGS
 
@@ -59,6 +60,21 @@ def test_the_model_is_the_preset_that_the_log_names(monkeypatch, capsys):
     text = "LLM engine (v0.25.0) with config: model='/models/qwen3-0.6b/', max_seq_len=4096, \n"
     assert logged(monkeypatch, f"{text}Model loading took 1.12 GiB memory") == 0  # 596,049,920 weights, 2 bytes each
     assert capsys.readouterr().out.startswith("Qwen/Qwen3-0.6B")
+
+
+@pytest.mark.parametrize(
+    ("named", "preset"),
+    [
+        ("qwen/QWEN3-8b", "Qwen/Qwen3-8B"),
+        ("/models/Qwen3-8B/", "Qwen/Qwen3-8B"),  # the study of that name has no checkpoint that a server could load
+        ("/models/qwen3-0.6b", "Qwen/Qwen3-0.6B"),
+        ("study/Qwen3-8B", "study/Qwen3-8B"),
+        ("/m/mine", None),
+        ("", None),
+    ],
+)
+def test_a_folder_is_the_checkpoint_of_its_name(named, preset):
+    assert named_preset(named) == preset
 
 
 def test_buffers_of_llama_cpp(monkeypatch, capsys):

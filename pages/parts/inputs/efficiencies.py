@@ -21,7 +21,7 @@ ENDS = ("low", "expected", "high")
 def draw(answer: Answer, gpu: GPU, rows: Mapping[str, EfficiencyRow], *, training: bool) -> None:
     """Table of a GPU's efficiencies; an edit holds for every GPU, travels in the link, and counts on Weigh, of training
     on Train."""
-    edits = answer.scenario.efficiencies.edits
+    edits = answer.scenario.cluster.efficiencies
     idle(answer, training=training)
     with drawer(say("Efficiencies"), "efficiencies_drawer", icon=":material/speed:") as is_open:
         if not is_open:
@@ -32,7 +32,7 @@ def draw(answer: Answer, gpu: GPU, rows: Mapping[str, EfficiencyRow], *, trainin
             gpu=gpu.name,
         )
         usual = {name: row.value for name, row in rows.items()}
-        now = usual | edits
+        now = {**usual, **edits}
         place = places(("efficiencies",))["share"]
         key = f"efficiencies_{gpu.id}_{'_'.join(answer.scenario.efficiencies.share)}"
         st.data_editor(
@@ -52,7 +52,7 @@ def draw(answer: Answer, gpu: GPU, rows: Mapping[str, EfficiencyRow], *, trainin
 
 def idle(answer: Answer, *, training: bool) -> None:
     """A sentence on what the link states and the page does not use."""
-    sentence = without_effect(answer.scenario.efficiencies.edits, training=training)
+    sentence = without_effect(answer.scenario.cluster.efficiencies, training=training)
     if sentence is not None:
         caption(sentence)
 
@@ -82,7 +82,7 @@ def columns() -> dict[str, Any]:
 def _take(place: Place, key: str, now: dict[str, Estimate], usual: dict[str, Estimate]) -> None:
     """Take edits; low and high follow an expected figure that would cross them."""
     names = list(usual)
-    stated = dict(st.session_state.scenario.efficiencies.edits)
+    stated = dict(st.session_state.scenario.cluster.efficiencies)
     for index, cells in st.session_state[key]["edited_rows"].items():
         name = names[int(index)]
         low, expected, high = ({**now[name].model_dump(), **cells}[end] or 0.0 for end in ENDS)

@@ -157,7 +157,7 @@ def prices(answer: Answer) -> None:
     with drawer(say("Prices"), "prices_drawer", opened=concerns(answer.error, {"price"})) as is_open:
         if not is_open or answer.error is not None:
             return
-        stated = answer.scenario.planning.prices
+        stated = answer.scenario.cluster.prices
         if isinstance(answer, Planned):
             usable = [plan.gpu for plan in answer.plans.plans]
         else:
@@ -179,7 +179,7 @@ def prices(answer: Answer) -> None:
 
 
 def _take_price(usd: float | None, place: Place, gpu: str) -> None:
-    stated = dict(st.session_state.scenario.planning.prices)
+    stated = dict(st.session_state.scenario.cluster.prices)
     others = tuple(f"{name}={price:g}" for name, price in stated.items() if name != gpu)
     change({place: others if usd is None else (*others, f"{gpu}={usd:g}")})
 

@@ -26,7 +26,7 @@ from pages.parts.state.url import change, choose, lead
 from pages.parts.state.weighed import Answer
 from pages.parts.state.widgets import show
 from pages.parts.words import choice, field, language, objective, say, size, tokens
-from presets import gpus, models
+from presets import gpus, named_preset
 
 QUESTION = scripts.element("weighbridge_question", "question.js")
 CONTEXTS = [2**power for power in range(7, 21)]
@@ -369,17 +369,9 @@ def take_log(key: str) -> None:
         return
     st.session_state.log, st.session_state.beside, st.session_state.is_pasted = text, "log", True
     with suppress(ConfigError):
-        preset = preset_of(read_log(text).settings.model or "")
+        preset = named_preset(read_log(text).settings.model or "")
         if preset is not None and preset != st.session_state.scenario.source.model:
             choose(preset)
-
-
-def preset_of(named: str) -> str | None:
-    """The preset that a log names, by its id or by a folder that is called so; None where it names none."""
-    if named in models():
-        return named
-    folder = named.rstrip("/").rpartition("/")[2].lower()
-    return next((model for model in models() if model.rpartition("/")[2].lower() == folder), None)
 
 
 def lead_there(here: Page) -> None:

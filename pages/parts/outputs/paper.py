@@ -39,8 +39,7 @@ def sections(answer: Weighed) -> list[Section]:
     gpu = None if focus is None else find_gpu(focus.gpu)
     counted += ServingPaper(architecture, report, answer.derivations(gpu)).sections(focus)
     if gpu is not None and focus is not None and focus.serves:
-        shares = answer.scenario.efficiencies
-        counted.append(time_section(answer.serving, gpu, report.scenario.workload, shares.edits, shares.node))
+        counted.append(time_section(answer.serving, gpu, report.scenario.workload, answer.scenario.cluster))
     step = trained(answer.scenario)
     if step.error is None:
         counted.append(training_section(architecture, step.report))

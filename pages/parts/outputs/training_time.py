@@ -163,8 +163,8 @@ def method_row(answer: Trained, own: Objective, name: MethodName, gpu: GPU) -> t
         step = Training(now.base, now.scenario.model_copy(update={"objective": objective}))
     except ConfigError:
         return None
-    memory, shares = step.memory(), answer.scenario.efficiencies
-    seconds = ObjectiveSpeed(step, gpu, edits=shares.edits, node=shares.node).step_s.expected
+    memory = step.memory()
+    seconds = ObjectiveSpeed(step, gpu, cluster=answer.scenario.cluster).step_s.expected
     loss = words.choice("loss_method", name)
     verdict, _, _ = BADGES[word(memory, gpu.usable_bytes)]
     figures = words.gib(memory.total), words.duration(1000 * seconds)

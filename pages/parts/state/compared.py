@@ -160,8 +160,7 @@ def stepped(scenario: Scenario) -> Stepped:
     weighed = [(answer.architecture, answer.report) for answer in (first, *others) if answer.error is None]
     comparison = None
     if first.error is None and scenario.gpu:
-        shares = scenario.efficiencies
-        comparison = compared_steps(weighed, scenario.chosen_gpus(), edits=shares.edits, node=shares.node)
+        comparison = compared_steps(weighed, scenario.chosen_gpus(), scenario.cluster)
     parts = {field.name: getattr(first, field.name) for field in fields(Trained)}
     return Stepped(**parts, others=others, comparison=comparison)
 

@@ -13,6 +13,7 @@ from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.rules import Question
 from calc.time import (
+    USUAL,
     Array,
     Fitting,
     Formats,
@@ -30,7 +31,6 @@ from presets import gpus, models
 
 FORMATS: tuple[WeightFormat, ...] = ("bf16", "fp8", "int8", "int4", "nvfp4", "mxfp4")
 FILES: tuple[WeightFormat, ...] = ("bf16", "Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M", "Q2_K")
-NODE = 8
 
 
 def formats_of(engine: str) -> tuple[WeightFormat, ...]:
@@ -49,7 +49,7 @@ def architectures() -> Mapping[str, Architecture]:
 def servings(model: Architecture, stored: Native, engine: Engine, count: int) -> Formats:
     """A model in all formats on so many GPUs; in the checkpoint's own as it stores it."""
     precisions = [engine.precision(stored, form) for form in formats_of(engine.name)]
-    return in_formats(model, engine, precisions, count=count, node=NODE)
+    return in_formats(model, engine, precisions, count=count)
 
 
 @lru_cache(maxsize=64)
@@ -89,8 +89,8 @@ def points_on(answer: Answer, name: str) -> tuple[Layout, tuple[OperatingPoint, 
     """Prefill and decode of the model of a scenario under its GPU's roofline. Raises ConfigError where no layout shares
     the model."""
     model, choice, engine = answer.architecture, answer.scenario.hardware, ENGINES[name]()
-    precision, ranks = answer.model.precision(answer.scenario.serving), min(choice.cards, NODE)
-    layout = layout_on(model, engine, precision, ranks, NODE)
+    precision, ranks = answer.model.precision(answer.scenario.serving), min(choice.cards, USUAL.gpus_per_node)
+    layout = layout_on(model, engine, precision, ranks)
     if layout is None or layout.pp > 1:
         engine.check(Question(model, precision, Layout(tp=ranks)))
         layout = Layout()

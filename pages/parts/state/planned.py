@@ -33,7 +33,7 @@ from calc.time import (
     training_plan_report,
     training_speed,
 )
-from calc.training import RECIPES, TrainingWorkload
+from calc.training import RECIPES, TrainingScenario, TrainingWorkload
 from pages.parts.state.scenario import PlanChoice, Scenario, ServingChoice, TrainingChoice, usual_gpus
 from pages.parts.state.session import remembered
 from pages.parts.state.weighed import Answer, Model, answering
@@ -156,9 +156,7 @@ def search_of(scenario: Scenario, model: Model) -> Search:
         candidates(scenario),
         precisions(model, choice, scenario.serving),
         most=min(choice.max_gpus, scenario.serving.num_gpus or choice.max_gpus),
-        node=scenario.efficiencies.node,
-        prices=choice.prices,
-        edited=scenario.efficiencies.edits,
+        cluster=scenario.cluster,
     )
 
 
@@ -219,16 +217,9 @@ class TrainingPlanned(Answer):
 
     def speed(self, plan: TrainingPlan) -> TrainingSpeed:
         """Speed of a plan's step."""
-        planning, shares = self.scenario.planning, self.scenario.efficiencies
-        return training_speed(
-            self.architecture,
-            workload_of(self.scenario, plan),
-            RECIPES[planning.recipe],
-            plan.layout,
-            find_gpu(plan.gpu),
-            edits=shares.edits,
-            node=shares.node,
-        )
+        work, recipe = workload_of(self.scenario, plan), RECIPES[self.scenario.planning.recipe]
+        step = TrainingScenario(workload=work, recipe=recipe, layout=plan.layout)
+        return training_speed(self.architecture, step, find_gpu(plan.gpu), self.scenario.cluster)
 
 
 @answering(TrainingPlanned)
@@ -245,9 +236,7 @@ def training_planned(scenario: Scenario, model: Model) -> Mapping[str, Any]:
             model=model.identifier(scenario),
             work=TrainingWorkload(sequence=planning.sequence, optimizer=planning.optimizer),
             recipe=RECIPES[planning.recipe],
-            node=scenario.efficiencies.node,
-            prices=planning.prices,
-            edits=scenario.efficiencies.edits,
+            cluster=scenario.cluster,
         )
 
     return {"result": remembered("training_plans", key, search)}

@@ -26,7 +26,7 @@ from calc.quantizing import Quantizing
 from calc.serving.engines import ENGINES, Engine
 from calc.serving.shared_gpus import MOST_MODELS, Neighbour
 from calc.text import pack, unpack
-from calc.time import Estimate, Needs, TrainingNeeds, stated_price, stated_share, written_share
+from calc.time import USUAL, Cluster, Needs, TrainingNeeds, stated_price, stated_share, written_share
 from calc.training import METHODS, Colocation, MethodName, Optimizer, RecipeName, Rollout
 from calc.units import decimal
 from pages.parts.inputs.fields import CONTROLS
@@ -323,11 +323,6 @@ class PlanChoice(Frozen):
         default=(), examples=["h100-sxm=2.5;l40s=0.8"], description="Your prices of a GPU-hour, in US dollars."
     )
 
-    @property
-    def prices(self) -> dict[str, float]:
-        """US dollars of a GPU-hour that the reader states."""
-        return dict(map(stated_price, self.price))
-
 
 def shares(chosen: tuple[str, ...]) -> tuple[str, ...]:
     """Each once, the last. Raises ValueError."""
@@ -356,11 +351,9 @@ class EfficiencyChoice(Frozen):
         examples=["bandwidth=0.7/0.8/0.9;layer_us=20/40/90"],
         description="Your shares of the printed peaks, low, expected and high.",
     )
-    node: int = Field(default=8, ge=1, le=72, description="GPUs of a node; tensor parallelism stays inside one.")
-
-    @property
-    def edits(self) -> dict[str, Estimate]:
-        return dict(map(stated_share, self.share))
+    node: int = Field(
+        default=USUAL.gpus_per_node, ge=1, le=72, description="GPUs of a node; tensor parallelism stays inside one."
+    )
 
 
 Tab = Literal["gpus", "length", "step", "tensors", "number"]
@@ -391,6 +384,12 @@ class Scenario(Frozen):
         default=None, examples=["h100-sxm"], description="The GPU whose card is open below the table."
     )
     tab: Tab | None = Field(default=None, description="The section below the answer that is open, if not the first.")
+
+    @property
+    def cluster(self) -> Cluster:
+        """The reader's nodes, shares and prices."""
+        shares, prices = map(stated_share, self.efficiencies.share), map(stated_price, self.planning.price)
+        return Cluster(self.efficiencies.node, dict(shares), dict(prices))
 
     def chosen_gpus(self) -> list[GPU]:
         return [find_gpu(name) for name in self.gpu]

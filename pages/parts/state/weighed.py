@@ -182,15 +182,13 @@ class Weighed(Reported[Report]):
         focus = self.focus
         if focus is None or not focus.serves:
             return None
-        shares = self.scenario.efficiencies
-        return reply(self.serving, find_gpu(focus.gpu), self.report.scenario.workload, shares.edits, shares.node)
+        return reply(self.serving, find_gpu(focus.gpu), self.report.scenario.workload, self.scenario.cluster)
 
     def user_rate(self, verdict: Verdict) -> float | None:
         """Tokens per second of each user on the GPU of a verdict; None where it does not serve there."""
         if not verdict.serves:
             return None
-        shares = self.scenario.efficiencies
-        return user_rate(self.serving, find_gpu(verdict.gpu), self.report.scenario.workload, shares.edits, shares.node)
+        return user_rate(self.serving, find_gpu(verdict.gpu), self.report.scenario.workload, self.scenario.cluster)
 
     @property
     def usual_overhead(self) -> Mapping[OverheadItem, Range]:
@@ -234,8 +232,7 @@ class Trained(Reported[TrainingReport]):
         focus, step = self.focus, self.report.scenario
         if focus is None or focus.verdict == "does not fit" or step.objective is not None or step.layout.cpu_offload:
             return None
-        shares, gpu = self.scenario.efficiencies, find_gpu(focus.gpu)
-        return training_speed_of(self.architecture, self.report, gpu, edits=shares.edits, node=shares.node)
+        return training_speed_of(self.architecture, self.report, find_gpu(focus.gpu), self.scenario.cluster)
 
     @cached_property
     def pace(self) -> TrainingTime | None:
@@ -247,9 +244,8 @@ class Trained(Reported[TrainingReport]):
         focus = self.focus
         if focus is None or focus.verdict in ("does not fit", "does not run") or self.training.objective is None:
             return None
-        shares, colocation = self.scenario.efficiencies, self.report.scenario.colocation
-        gpu = find_gpu(focus.gpu)
-        return ObjectiveSpeed(self.training, gpu, colocation, edits=shares.edits, node=shares.node)
+        colocation, cluster = self.report.scenario.colocation, self.scenario.cluster
+        return ObjectiveSpeed(self.training, find_gpu(focus.gpu), colocation, cluster)
 
     @cached_property
     def smaller(self) -> Smaller | None:

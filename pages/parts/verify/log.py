@@ -27,7 +27,6 @@ from calc.verify.logs import (
     weigh_as,
 )
 from pages.parts import words
-from pages.parts.inputs.question import preset_of
 from pages.parts.outputs.answer import calibration
 from pages.parts.screen import alert, button, caption, leading_button, paragraph, small_table
 from pages.parts.state.query import TRAIN, WEIGH
@@ -36,7 +35,7 @@ from pages.parts.state.url import change, choose
 from pages.parts.state.weighed import Answer
 from pages.parts.verify import example
 from pages.parts.words import say
-from presets import gpus
+from presets import gpus, named_preset
 
 LOG = "Model loading took 14.99 GiB ...\nAvailable KV cache memory: 50.13 GiB\nGPU KV cache size: ..."
 """Placeholder of the box for a log."""
@@ -148,7 +147,7 @@ def which_model(answer: Answer, log: Log) -> None:
         model=named[:100],
         name=answer.model.name,
     )
-    if (preset := preset_of(named)) is not None:
+    if (preset := named_preset(named)) is not None:
         st.button(say("Weigh it as {model}", model=preset), key="log_model", on_click=choose, args=(preset,))
 
 

@@ -15,7 +15,7 @@ from calc.time.figures import TimeStep
 from calc.time.time_paper import PassDerivation, ServingDerivations, derive_step
 from calc.time.time_report import time_report
 from calc.time.training_time import training_speed
-from calc.training import RECIPES, TrainingLayout, TrainingWorkload
+from calc.training import TrainingLayout, TrainingScenario, TrainingWorkload
 from presets import models
 
 EXPONENTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹⁻", "0123456789-")
@@ -97,7 +97,7 @@ def compare(weighed: Serving, gpu: GPU) -> None:
 def test_every_line_of_a_step_gives_its_result_and_all_lines_the_report(model, layout, work):
     architecture, gpu = Architecture.from_config(models()[model].config), gpus()["h100-sxm"]
     workload = TrainingWorkload(**{"sequence": 4096, **work})
-    speed = training_speed(architecture, workload, RECIPES["master"], TrainingLayout(**layout), gpu)
+    speed = training_speed(architecture, TrainingScenario(workload=workload, layout=TrainingLayout(**layout)), gpu)
     report, found = speed.time(), derive_step(speed)
     for line in lines(found):
         assert computed(str(line.values)) == pytest.approx(line.result, rel=2e-3), line

@@ -37,7 +37,7 @@ def seconds(step):
 def test_an_update_is_a_training_step_but_for_the_tiles_of_its_head():
     """SFT scores all tokens but one: what differs is the head's tiles, which are made again (one product of four)."""
     step = speed("sft")
-    plain = training_speed(QWEN, step.training.work, RECIPES["autocast"], step.training.layout, H100)
+    plain = training_speed(QWEN, step.training.scenario, H100)
     assert seconds(step).keys() == {"update"}
     share = 152_064 * 3584 / 7_615_616_512  # of the products
     assert 1 < seconds(step)["update"] / plain.seconds("expected") < 1 + share

@@ -15,6 +15,7 @@ from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.memory import MOST_TOKENS, Serving
 from calc.time.arrivals import Arrivals
+from calc.time.cluster import Cluster
 from calc.time.fitting import fitting, in_formats
 from calc.time.plan import BATCHES, Needs, Search
 from calc.time.plan_report import cannot_keep_up, frontier, plan_report, sensitivity
@@ -305,8 +306,8 @@ def test_the_cheapest_comes_first():
 
 
 def test_a_stated_price_decides():
-    dear = search(prices={"b200": 100.0, "h100-sxm": 1.0}, kinds=("h100-sxm", "b200")).plans(1)
-    cheap = search(prices={"b200": 0.01, "h100-sxm": 1.0}, kinds=("h100-sxm", "b200")).plans(1)
+    dear = search(cluster=Cluster(prices={"b200": 100.0, "h100-sxm": 1.0}), kinds=("h100-sxm", "b200")).plans(1)
+    cheap = search(cluster=Cluster(prices={"b200": 0.01, "h100-sxm": 1.0}), kinds=("h100-sxm", "b200")).plans(1)
     assert (dear[0].gpu, cheap[0].gpu) == ("h100-sxm", "b200")
 
 
@@ -416,7 +417,7 @@ OTHER = {
     "more users": {"needs": Needs(users=700, prompt=2000, output=200)},
     "longer prompts": {"needs": Needs(users=16, prompt=4000, output=200)},
     "a format": {"precisions": [Precision(weights="fp8"), Precision(weights="fp8", kv="fp8")]},
-    "a node": {"node": 4},
+    "a node": {"cluster": Cluster(gpus_per_node=4)},
 }
 
 
@@ -428,7 +429,12 @@ def test_a_varied_search_finds_what_it_finds_by_itself(model, what):
     before.plans()
     varied = before.varied(**OTHER[what])
     alone = Search(
-        varied.architecture, before.requested_engine, varied.needs, varied.gpus, varied.precisions, node=varied.node
+        varied.architecture,
+        before.requested_engine,
+        varied.needs,
+        varied.gpus,
+        varied.precisions,
+        cluster=varied.cluster,
     )
     assert varied.plans() == alone.plans()
     assert frontier(varied) == frontier(alone)
@@ -447,7 +453,7 @@ def test_sensitivity_says_what_less_would_take():
 
 
 def test_a_gpu_that_costs_nothing_comes_first():
-    assert search(prices={"l4": 0.0}).plans(1)[0].gpu == "l4"
+    assert search(cluster=Cluster(prices={"l4": 0.0})).plans(1)[0].gpu == "l4"
 
 
 def test_nothing_fits_is_no_error():

@@ -17,9 +17,10 @@ from calc.serving.engines.sglang.options import SGLangOptions
 from calc.serving.engines.tensorrt_llm.engine import TensorRTLLM
 from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.memory import Serving
+from calc.time.cluster import USUAL
 from calc.time.efficiency import Conditions, efficiency, rows
 from calc.time.estimate import ENDS, Estimate
-from calc.time.roofline import arithmetic, path
+from calc.time.roofline import arithmetic
 from calc.time.serving_time import FullServer, Speed, accepted, speed_on
 from calc.time.time_operations import Forward, PassPart, decode, prefill
 from calc.time.time_report import time_report
@@ -94,7 +95,7 @@ def test_what_a_format_is_computed_in(weights, gpu, dtype):
     ],
 )
 def test_what_connects_gpus(gpu, ranks, over):
-    assert path(gpus()[gpu], ranks, 8) == over
+    assert USUAL.path(gpus()[gpu], ranks) == over
 
 
 def test_tensor_parallelism_over_pcie_saves_less_than_over_nvlink():
@@ -315,7 +316,7 @@ def test_every_gpu_has_efficiencies(engine):
         for weights in ("bf16", "fp8", "int8", "nvfp4"):
             for ranks in (1, 4, 16):
                 plain, narrow = arithmetic("bf16", gpu), arithmetic(weights, gpu)
-                found = efficiency(Conditions(engine, gpu.generation, ranks, path(gpu, ranks, 8)), plain, narrow)
+                found = efficiency(Conditions(engine, gpu.generation, ranks, USUAL.path(gpu, ranks)), plain, narrow)
                 assert found.bandwidth.expected > 0
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from calc import RECIPES, Architecture, TrainingLayout, TrainingWorkload, Workload
+from calc import Architecture, TrainingLayout, TrainingWorkload, Workload
 from calc.hardware.gpus import gpus
 from calc.model.formula import Formula, number, quotient
 from calc.model.paper import Code, PaperTable
@@ -10,6 +10,7 @@ from calc.time.figures import shown
 from calc.time.time_paper import step_time_section, time_section
 from calc.time.time_report import time_report
 from calc.time.training_time import training_speed
+from calc.training import TrainingScenario
 from presets import models
 from tests.calc.time.test_derivation import CASES, serving
 
@@ -35,7 +36,8 @@ def test_the_lines_end_with_the_report(model, weights, layout):
 def test_the_lines_of_a_step_end_with_its_seconds(layout, work):
     architecture = Architecture.from_config(models()["meta-llama/Llama-3.1-8B"].config)
     asked = TrainingWorkload(**work)
-    speed = training_speed(architecture, asked, RECIPES["master"], TrainingLayout(**layout), gpus()["h100-sxm"])
+    scenario = TrainingScenario(workload=asked, layout=TrainingLayout(**layout))
+    speed = training_speed(architecture, scenario, gpus()["h100-sxm"])
     tables = [item for item in step_time_section(speed).items if isinstance(item, PaperTable)]
     formulas = {str(row[0]): row for table in tables for row in table.rows if isinstance(row[0], Formula)}
     seconds = speed.time().step_s.expected

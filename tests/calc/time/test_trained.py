@@ -11,7 +11,7 @@ from benchmarks.accuracy.trained import predicted
 from calc import Architecture
 from calc.hardware.gpus import gpus
 from calc.time.training_time import TrainingSpeed, training_speed
-from calc.training import RECIPES, TrainingLayout, TrainingWorkload
+from calc.training import TrainingLayout, TrainingScenario, TrainingWorkload
 from presets import models
 
 SAMPLE = Path(__file__).parents[2] / "data" / "trained.json"
@@ -21,7 +21,8 @@ QWEN = "Qwen/Qwen3-30B-A3B"
 def run(model: str, gpu: str, layout: TrainingLayout, framework: str = "any", **work) -> TrainingSpeed:
     architecture = Architecture.from_config(models()[model].config)
     workload = TrainingWorkload(**{"sequence": 4096, **work})
-    return training_speed(architecture, workload, RECIPES["master"], layout, gpus()[gpu], framework=framework)
+    scenario = TrainingScenario(workload=workload, layout=layout)
+    return training_speed(architecture, scenario, gpus()[gpu], framework=framework)
 
 
 def tokens_per_s(speed: TrainingSpeed) -> float:

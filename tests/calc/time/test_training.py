@@ -5,7 +5,7 @@ import pytest
 from calc import Architecture
 from calc.hardware.gpus import gpus
 from calc.time.training_time import TrainingSpeed, step_operations, training_speed
-from calc.training import RECIPES, TrainingLayout, TrainingWorkload
+from calc.training import TrainingLayout, TrainingScenario, TrainingWorkload
 from presets import models
 
 
@@ -13,7 +13,7 @@ def run(layout=None, model="meta-llama/Llama-3.1-8B", gpu="h100-sxm", **work) ->
     asked = TrainingWorkload(**{"micro_batch": 1, "sequence": 4096, **work})
     layout = layout or TrainingLayout(dp=8, zero=3)
     architecture = Architecture.from_config(models()[model].config)
-    return training_speed(architecture, asked, RECIPES["master"], layout, gpus()[gpu])
+    return training_speed(architecture, TrainingScenario(workload=asked, layout=layout), gpus()[gpu])
 
 
 def test_model_flops_are_six_a_weight_and_all_pairs():

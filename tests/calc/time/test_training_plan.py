@@ -4,9 +4,10 @@ import pytest
 
 from calc import RECIPES, Architecture, ConfigError
 from calc.hardware.gpus import gpus
+from calc.time.cluster import Cluster
 from calc.time.training_plan import PIECES, TrainingNeeds, training_plan_report
 from calc.time.training_time import training_speed
-from calc.training import TrainingWorkload, training_report
+from calc.training import TrainingScenario, TrainingWorkload, training_report
 from cli import main
 from presets import models
 
@@ -56,7 +57,7 @@ def test_energy_and_cost_follow_the_days(report):
     hours = 24 * plan.campaign.days.expected * NEEDS.gpus
     assert gpus()[plan.gpu].tdp_w == 700
     assert plan.campaign.energy_mwh.expected == pytest.approx(hours * 700 / 1e6)
-    priced = training_plan_report(LLAMA, NEEDS, gpus=KINDS[:1], prices={"h100-sxm": 2.0}).plans[0]
+    priced = training_plan_report(LLAMA, NEEDS, gpus=KINDS[:1], cluster=Cluster(prices={"h100-sxm": 2.0})).plans[0]
     assert priced.campaign.cost.expected == pytest.approx(2 * hours)
 
 
@@ -78,7 +79,7 @@ def test_stages_are_interleaved_where_that_is_faster_and_fits():
         layout = plan.layout.model_copy(update={"vp": vp})
         found = training_report(config, workload=work, layout=layout, gpus=[card])
         assert found.verdicts[0].verdict == "fits"
-        speed = training_speed(Architecture.from_config(config), work, RECIPES["master"], layout, card)
+        speed = training_speed(Architecture.from_config(config), TrainingScenario(workload=work, layout=layout), card)
         seconds.append(speed.seconds("expected"))
     assert plan.time.step_s.expected == pytest.approx(seconds[0])
     assert seconds == sorted(seconds)

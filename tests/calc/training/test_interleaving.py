@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from calc import RECIPES, Architecture, ConfigError, TrainingLayout, TrainingWorkload
+from calc import Architecture, ConfigError, TrainingLayout, TrainingWorkload
 from calc.hardware.gpus import gpus
 from calc.time.training_time import step_operations, training_speed
-from calc.training import dot, in_flight, unmodelled
+from calc.training import TrainingScenario, dot, in_flight, unmodelled
 from calc.training.layout import peak_turns, turns
 from presets import models
 from tests.calc.training import ARCHITECTURES, training
@@ -78,7 +78,7 @@ def test_the_bubble_is_that_of_a_run_of_the_schedule(case):
     layout = TrainingLayout(pp=stages, vp=pieces)
     work = TrainingWorkload(accumulation=batches, sequence=4096)
     architecture = Architecture.from_config(models()["Qwen/Qwen3-30B-A3B"].config)  # 48 layers
-    speed = training_speed(architecture, work, RECIPES["master"], layout, gpus()["h100-sxm"])
+    speed = training_speed(architecture, TrainingScenario(workload=work, layout=layout), gpus()["h100-sxm"])
     rows = {row.what: row.ms for row in step_operations(speed)}
     assert rows.pop("bubble") == pytest.approx((time - alone) / alone * (sum(rows.values()) - rows["update"]))
 
@@ -209,7 +209,7 @@ def test_further_pieces_send_as_often_again():
 
     def sends(vp):
         layout = TrainingLayout(tp=2, pp=8, vp=vp)
-        speed = training_speed(architecture, work, RECIPES["master"], layout, gpus()["h100-sxm"])
+        speed = training_speed(architecture, TrainingScenario(workload=work, layout=layout), gpus()["h100-sxm"])
         return {row.what: row.ms for row in step_operations(speed)}.get("sends", 0.0)
 
     once = 1000 * 2 * 4096 * 8192 * 2 / 2 / 40e9
