@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from calc import Layout, Report, TrainingReport
 from calc.errors import printable
-from calc.serving.levers import spelled
+from calc.serving.levers import layout_label
 from calc.time import ComparedStep, Estimate, StepComparison
 from calc.time.objective_time import ObjectiveTime
 from calc.time.step_report import TrainingTimeReport
@@ -63,7 +63,7 @@ def described(layout: Layout | None) -> str:
     """A layout in a word, as pages say it."""
     if layout is None:
         return ""
-    return spelled(layout) if layout.gpus > 1 else "one GPU"
+    return layout_label(layout) if layout.gpus > 1 else "one GPU"
 
 
 def training_table(r: TrainingReport, spread: Mapping[str, Together]) -> str:

@@ -22,7 +22,7 @@ from calc.serving.engines.engine import Engine
 from calc.serving.engines.rules import Question
 from calc.serving.engines.sizes import DeviceBuffers, Limits, LoadedWeights
 from calc.serving.kv_cache import bytes_per_token, cache_bytes, growth, length_bytes, window_bytes
-from calc.serving.levers import spread
+from calc.serving.levers import chosen_layout
 from calc.serving.memory import Allocation, HostMemory, KVBudget, Memory, Serving
 from calc.serving.notebook import gib, page, table
 from calc.serving.verdict import Verdict, judge
@@ -169,7 +169,7 @@ def laid_out_report(
     serving = serving or Serving.of(architecture, engine, precision, first_layout, overhead)
     gpu = kinds[0] if kinds else usual_gpus()[0]
     if num_gpus is not None:
-        serving = serving.with_layout(spread(kinds or [gpu], serving, workload, num_gpus, layout))
+        serving = serving.with_layout(chosen_layout(kinds or [gpu], serving, workload, num_gpus, layout))
     layout, allocations = serving.layout, [serving.on(kind, workload) for kind in kinds]
     first = allocations[0] if allocations else serving.on(gpu, workload)
     whole = serving.laid_out.whole
@@ -193,7 +193,7 @@ def laid_out_report(
         loaded=max((stage.loaded for stage in first.serving.laid_out.stages), key=lambda loaded: loaded.total),
         stages=tuple(stage.memory for stage in first.stages),
         overhead_items=first.stages[first.most_loaded].sizes,
-        by_context={length: first.at(context=length).memory for length in contexts(workload, architecture)},
+        by_context={length: first.with_workload(context=length).memory for length in contexts(workload, architecture)},
         buffers=() if cache is None else tuple(cache.buffers(*lengths)),
         draft_buffers=tuple(guessing),
         kv_budget=tuple(budget for budget in budgets if budget is not None),

@@ -256,7 +256,7 @@ def with_share(allocation: Allocation, share: float) -> Allocation:
     """The allocation under another share of the GPU."""
     engine = allocation.serving.engine
     assert engine.share_option is not None
-    return allocation.under(engine.with_options(**{engine.share_option: share}))
+    return allocation.with_engine(engine.with_options(**{engine.share_option: share}))
 
 
 def least_share(allocation: Allocation) -> float | None:

@@ -8,7 +8,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.serving.engines import ENGINES
 from calc.serving.fewest import fewest_gpus
-from calc.serving.levers import ways
+from calc.serving.levers import layout_verdicts
 from calc.serving.memory import Serving
 from calc.serving.verdict import verdict_word
 from calc.serving.workload import Workload
@@ -47,7 +47,7 @@ def does(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None:
         return None
     if verdict_word(serving.on(gpu, workload)) == "fits":
         return layout
-    best = ways(gpu, serving, workload, layout.gpus)[:1] if layout.gpus > 1 else ()
+    best = layout_verdicts(gpu, serving, workload, layout.gpus)[:1] if layout.gpus > 1 else ()
     return best[0].layout if best and best[0].verdict == "fits" else None
 
 

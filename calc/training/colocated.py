@@ -18,7 +18,7 @@ from calc.serving.engines.launch import spelled
 from calc.serving.fewest import MOST_GPUS
 from calc.serving.memory import Allocation, Serving
 from calc.serving.shared_gpus import STAYS
-from calc.serving.verdict import Word
+from calc.serving.verdict import VerdictWord
 from calc.serving.workload import Workload
 from calc.training.course import Phase, TrainingComponent
 from calc.training.step import MOST, PARTS, Training, TrainingMemory, TrainingVerdict, limit
@@ -234,7 +234,7 @@ class Colocated:
         return self.plan.starts(HIGH)
 
     @property
-    def word(self) -> Word:
+    def word(self) -> VerdictWord:
         if self.refusal is not None:
             return "does not run"
         if not self.starts or max(phase.low for phase in self.phases) > self.usable:
@@ -263,7 +263,7 @@ class Colocated:
         """The longest completion that both engine and trainer take."""
         if not self.generates:
             return 0
-        engine = self.plan.longest(self.training.architecture.max_positions or MOST)
+        engine = self.plan.longest_request(self.training.architecture.max_positions or MOST)
         return max(0, min(self.training.most_tokens(self.room, MOST), engine) - self.objective.prompt)
 
     def least_share(self, sequences: int) -> float | None:

@@ -10,7 +10,7 @@ from calc.formats import Precision
 from calc.hardware.gpu import GPU
 from calc.hardware.mig import unjoined
 from calc.serving.fewest import MOST_GPUS
-from calc.serving.verdict import Word
+from calc.serving.verdict import VerdictWord
 from calc.training.colocated import Colocated
 from calc.training.layout import TrainingScenario
 from calc.training.methods import METHODS
@@ -362,7 +362,7 @@ class TrainingLever(Frozen):
     changes: dict[str, Any]
     saves: int
     spare: int
-    verdict: Word
+    verdict: VerdictWord
 
 
 class Together(Frozen):
@@ -379,7 +379,7 @@ class StepFit(NamedTuple):
     """Bytes on the most loaded GPU, and whether they fit."""
 
     total: int
-    verdict: Word
+    verdict: VerdictWord
 
 
 def sentence_of(sentence: Says, after: TrainingScenario) -> Message:

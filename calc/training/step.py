@@ -26,7 +26,7 @@ from calc.model.architecture import Architecture
 from calc.model.tensor import Tensor
 from calc.serving.fewest import MOST_GPUS
 from calc.serving.memory import Memory
-from calc.serving.verdict import Word
+from calc.serving.verdict import VerdictWord
 from calc.training.course import (
     Course,
     Part,
@@ -482,7 +482,7 @@ class TrainingVerdict(Frozen):
 
     gpu: str
     gpus: int
-    verdict: Word
+    verdict: VerdictWord
     required: int
     usable: int
     spare: int
@@ -514,7 +514,7 @@ def judge_training(gpu: GPU, training: Training) -> TrainingVerdict:
     )
 
 
-def word(memory: TrainingMemory | Required, usable: int) -> Word:
+def word(memory: TrainingMemory | Required, usable: int) -> VerdictWord:
     return "fits" if memory.high <= usable else "tight" if memory.low <= usable else "does not fit"
 
 

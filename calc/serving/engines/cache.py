@@ -172,7 +172,7 @@ class CachePlanner(StartedEngine):
         return 1
 
     def at_start(self, limits: Limits) -> Message:
-        """Memory set aside at start, and the sequences it runs. Only asked of engines that do so."""
+        """Memory set aside at start, and the sequences it runs, of engines that do so."""
         return Message(
             "{engine} {version} runs one sequence at once and takes {share:.0%} of the GPU; step, sequences and share "
             "are its defaults for each GPU unless set.",
@@ -185,7 +185,7 @@ class CachePlanner(StartedEngine):
         )
 
     def settled(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: Overhead) -> Self:
-        """The engine with what it decides by itself at start, under these ranges of the overhead."""
+        """The engine with the options that it decides by itself at start, under these ranges of the overhead."""
         return self
 
     @property
@@ -200,13 +200,13 @@ class CachePlanner(StartedEngine):
         where it does not do that, or nothing does."""
         return None
 
-    def kernels_on(self, gpu: GPU) -> tuple[Hashable, ...]:
-        """All of a GPU, besides the bytes of its memory, that what is needed on it depends on: kernels and links."""
+    def kernel_key(self, gpu: GPU) -> tuple[Hashable, ...]:
+        """Properties of a GPU, besides its bytes, that the memory needed on it depends on: kernels and links."""
         return gpu.platform, gpu.capability, gpu.form, gpu.topology, gpu.memory
 
-    def reads_of(self, gpu: GPU) -> tuple[Hashable, ...]:
-        """All of a GPU that what fits on it depends on: of GPUs with equal ones it is asked once."""
-        return *self.kernels_on(gpu), gpu.memory_bytes, gpu.usable_bytes
+    def memory_key(self, gpu: GPU) -> tuple[Hashable, ...]:
+        """Properties of a GPU that decide what fits on it: GPUs with equal ones have one answer."""
+        return *self.kernel_key(gpu), gpu.memory_bytes, gpu.usable_bytes
 
     def leaves_on_host(self, architecture: Architecture, gpus: int) -> bool:
         """Whether weights or the cache stay in the host's memory by its flags, so that the host decides how fast it
@@ -219,7 +219,7 @@ class CachePlanner(StartedEngine):
 
     @abstractmethod
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
-        """One for each GPU, used everywhere."""
+        """Limits on one GPU, read wherever they matter."""
 
     def state_bytes(self, architecture: Architecture, blocks: Sequence[Block]) -> int:
         """Bytes of recurrent state, and of what its convolutions look back on, of a sequence in some layers of a model,

@@ -14,7 +14,7 @@ from calc.formats import CacheFormat, WeightFormat
 from calc.hardware import OverheadItem, find_gpu
 from calc.options import checked
 from calc.quantizing import QuantizingReport, quantizing_report
-from calc.serving import WORDS, Lever, Serving, Verdict, laid_out_report, levers
+from calc.serving import VERDICT_WORDS, Lever, Serving, Verdict, laid_out_report, levers
 from calc.serving.derivation import Derivations
 from calc.serving.engines import ENGINES
 from calc.serving.engines.launch import LOCAL
@@ -281,7 +281,7 @@ def in_focus(verdicts: Sequence[Judged]) -> Judged | None:
     fits = [verdict for verdict in verdicts if verdict.verdict == "fits"]
     if fits:
         return min(fits, key=lambda verdict: verdict.usable)
-    return max(verdicts, key=lambda verdict: (-WORDS.index(verdict.verdict), verdict.spare), default=None)
+    return max(verdicts, key=lambda verdict: (-VERDICT_WORDS.index(verdict.verdict), verdict.spare), default=None)
 
 
 def read(scenario: Scenario) -> Model:

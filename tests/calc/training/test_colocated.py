@@ -127,7 +127,7 @@ def test_the_largest_micro_batch_fits():
 def test_the_longest_completion_fits():
     step = colocated(sleep_level=2)
     longest = step.report().max_completion
-    assert step.plan.longest(2**20) >= step.objective.prompt + longest
+    assert step.plan.longest_request(2**20) >= step.objective.prompt + longest
     objective = step.objective.model_copy(update={"completion": longest})
     work = step.training.work.model_copy(update={"sequence": objective.sequence})
     training = step.training.changed(workload=work, objective=objective)

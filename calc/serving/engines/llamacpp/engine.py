@@ -318,7 +318,7 @@ class LlamaCpp(Engine):
         draft = set_up(architecture, precision, self.options, stages, self.draft_model).draft
         return (0,) * stages if draft is None else tuple(draft.weights[stage] for stage in range(stages))
 
-    def kernels_on(self, gpu: GPU) -> tuple[Hashable, ...]:
+    def kernel_key(self, gpu: GPU) -> tuple[Hashable, ...]:
         """One backend, and layers that pass their state on over any link, which slices of a GPU do not have."""
         return gpu.platform, gpu.capability, gpu.slice is None
 

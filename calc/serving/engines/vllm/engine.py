@@ -269,8 +269,8 @@ class VLLM(DraftingEngine):
         triton = triton and family_of(architecture) in TRITON_EXPERTS and not options.enable_lora
         return self.with_options(mxfp4_kernel="triton") if triton else self
 
-    def kernels_on(self, gpu: GPU) -> tuple[Hashable, ...]:
-        return *super().kernels_on(gpu), is_a100(gpu)
+    def kernel_key(self, gpu: GPU) -> tuple[Hashable, ...]:
+        return *super().kernel_key(gpu), is_a100(gpu)
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
         return limits(self.options, gpu, architecture, workload.context, pp=layout.pp)
