@@ -128,7 +128,7 @@ class StagedShape:
             if peak.activations > bounds.room(HIGH):
                 return UNBOUNDED
         if pool is not None:
-            cached, each = pool.least_bytes(0, work.batch, work.context), pool.on_each_stage()
+            cached, each = pool.least_bytes(0, work.batch, work.context), pool.fixed_bytes_per_stage()
             stated = pool.stated_blocks
             if stated is not None and pool.concurrency(stated, work.context) < work.batch:
                 return UNBOUNDED
@@ -184,10 +184,10 @@ class StagedShape:
         bounds, engine, weighing, work = self.bounds, self.serving.engine, self.on_one_stage.weighing, self.workload
         laid_out = replace(self.on_one_stage.laid_out, stages=(), ranges=tuple(stages), layout=layout)
         pool = engine.cache(laid_out, bounds.gpu, limits) if engine.plans_by_ranges else None
-        adds_up, caches = True, [(HIGH, [0] * len(stages))]
+        is_additive, caches = True, [(HIGH, [0] * len(stages))]
         if isinstance(pool, Pool):
             request, numbers = pool.request_blocks(work.context), range(len(stages))
-            adds_up = pool.adds_up
+            is_additive = pool.is_additive
             if bounds.states_cache:  # whatever there is room for
                 stated = [pool.stated_bytes(stage) or 0 for stage in numbers]
                 if pool.blocks(stated) < work.batch * request:
@@ -196,7 +196,7 @@ class StagedShape:
             else:
                 to_start = max(pool.least_blocks(limits.sequences), request)
                 counts = (HIGH, to_start), (MIDDLE, work.batch * request)
-                caches = [(end, [pool.bytes_of(stage, blocks) for stage in numbers]) for end, blocks in counts]
+                caches = [(end, [pool.block_bytes_on(stage, blocks) for stage in numbers]) for end, blocks in counts]
         overhead = self.serving.overhead.sizes(engine.overhead_on(bounds.gpu, laid_out, limits), 0)
         weights = bytes_by_stage(weighing.loaded, stages)
         working = weighing.working_bytes(engine, limits, stages)
@@ -206,7 +206,7 @@ class StagedShape:
             needs = [*zip(map(add, weights, cache), working, strict=True)]
             left = {taken: bounds.bytes_left(taken, limits, outside) for taken in set(working)}
             lacking = {need for need in set(needs) if need[0] > left[need[1]][0]}
-            if lacking and adds_up:
+            if lacking and is_additive:
                 return [i for i, need in enumerate(needs) if need in lacking and len(stages[i]) == longest]
             if lacking or not all(starts for _, starts in left.values()):
                 return []
@@ -216,13 +216,13 @@ class StagedShape:
         """The longest stages whose share of the GPU leaves less than their part of the cache, however many others there
         are (`crowded_by_cache`). None where none is known."""
         pool, work, longest = laid_out.requirements.pool, laid_out.workload, max(map(len, stages))
-        if pool is None or not pool.adds_up or not laid_out.sets_aside or laid_out.refusal is not None:
+        if pool is None or not pool.is_additive or not laid_out.sets_aside or laid_out.refusal is not None:
             return None
         blocks, budgets = work.batch * pool.request_blocks(work.context), laid_out.room(MIDDLE).budgets
         return [
             i
             for i, (stage, budget) in enumerate(zip(stages, budgets, strict=True))
-            if pool.bytes_of(i, blocks) > budget.cache and len(stage) == longest
+            if pool.block_bytes_on(i, blocks) > budget.cache and len(stage) == longest
         ] or None
 
     def crowded_at_peak(self, laid_out: Allocation) -> list[int] | None:

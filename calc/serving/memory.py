@@ -305,7 +305,8 @@ class Serving:
     def outweighs(self, gpu: GPU) -> bool:
         """Whether weights alone, as stored, are more than the GPUs of all stages have: no engine loads fewer bytes of
         what it does not leave on the host."""
-        return not self.engine.offloads and self.weighing.stored > self.layout.pp * self.engine.set_up(gpu).usable_bytes
+        usable = self.layout.pp * self.engine.usable_gpu(gpu).usable_bytes
+        return not self.engine.offloads and self.weighing.stored > usable
 
     def with_layout(self, layout: Layout) -> "Serving":
         """The model in another layout. Raises ConfigError where the engine does not accept it."""
@@ -348,7 +349,7 @@ class Serving:
 
     def on(self, gpu: GPU, workload: Workload) -> "Allocation":
         """Allocation on a GPU of this kind, of the data-parallel copy with the most sequences."""
-        gpu = self.engine.set_up(gpu)
+        gpu = self.engine.usable_gpu(gpu)
         return Allocation(self.for_gpu(gpu), gpu, workload.of_copy(self.layout.dp))
 
     def requirements_on(self, gpu: GPU, limits: Limits) -> Requirements:
@@ -369,7 +370,7 @@ class Allocation:
         """`requested` is the model under its flags, before the engine decides for this workload what they leave to
         it."""
         self.requested, self.gpu, self.workload = requested, gpu, workload
-        engine = requested.engine.settled(requested.laid_out, gpu, workload, requested.overhead)
+        engine = requested.engine.with_own_options(requested.laid_out, gpu, workload, requested.overhead)
         self.serving = serving = requested if engine is requested.engine else requested.with_engine(engine)
         self.limits: Limits = engine.limits(workload, gpu, serving.architecture, serving.layout)
         self.requirements = serving.requirements_on(gpu, self.limits)

@@ -159,7 +159,7 @@ def laid_out_report(
     """A report, and the laid-out model that it is read off: what else is asked about it need not be weighed again.
     `serving` is that of another workload, of the same in all else."""
     architecture = architecture or Architecture.from_config(config)
-    workload, overhead = placed(workload or Workload(), architecture), overhead or Overhead()
+    workload, overhead = within_positions(workload or Workload(), architecture), overhead or Overhead()
     engine = engine or ENGINES[DEFAULT_ENGINE]()
     engine.check(Question(architecture, workload=workload))
     precision = precision or engine.precision(native(config))
@@ -199,7 +199,7 @@ def laid_out_report(
         kv_budget=tuple(budget for budget in budgets if budget is not None),
         host=tuple(allocation.host_memory(checkpoint.total) for allocation in allocations),
         verdicts=tuple(judge(allocation, serving, workload) for allocation in allocations),
-        assumptions=(*assumptions(serving, first, checkpoint, uncounted(config)), *said_of_draft(guessing)),
+        assumptions=(*assumptions(serving, first, checkpoint, uncounted(config)), *draft_note(guessing)),
         scenario=ServingScenario(
             workload=workload,
             engine=engine.name,
@@ -211,7 +211,7 @@ def laid_out_report(
     )
 
 
-def said_of_draft(buffers: Sequence[DeviceBuffers]) -> Iterable[Message]:
+def draft_note(buffers: Sequence[DeviceBuffers]) -> Iterable[Message]:
     """A sentence on the memory of the draft, which the figures include."""
     on_gpus = [buffer for buffer in buffers if buffer.device != "host"]
     parts = {what: sum(getattr(part, what) for part in on_gpus) / GIB for what in ("model", "context", "compute")}
@@ -223,7 +223,7 @@ def said_of_draft(buffers: Sequence[DeviceBuffers]) -> Iterable[Message]:
         )
 
 
-def said_of_pooling(architecture: Architecture, engine: Engine, limits: Limits) -> Iterable[Message]:
+def pooling_notes(architecture: Architecture, engine: Engine, limits: Limits) -> Iterable[Message]:
     """Memory of a run of a model that makes no tokens, in sentences."""
     if not architecture.pooled:
         return
@@ -248,7 +248,7 @@ def said_of_pooling(architecture: Architecture, engine: Engine, limits: Limits) 
         )
 
 
-def placed(workload: Workload, architecture: Architecture) -> Workload:
+def within_positions(workload: Workload, architecture: Architecture) -> Workload:
     """A workload whose context, where nobody asked for it, is within the model's learned positions. Raises ConfigError
     where its output leaves no prompt of these."""
     most, usual = architecture.learned_positions, Workload.model_fields["context"].default
@@ -327,7 +327,7 @@ def assumptions(
             n=excluded["multi_token_prediction"],
         )
     yield from engine.left_out()
-    yield from said_of_pooling(architecture, engine, limits)
+    yield from pooling_notes(architecture, engine, limits)
     if architecture.max_positions is not None and workload.context > architecture.max_positions:
         yield Message(
             "The model was made for {most:,} tokens; {context:,} go beyond that.",

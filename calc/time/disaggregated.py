@@ -205,8 +205,8 @@ def ranked_plans(search: Search, limit: int = 100) -> list[Plan]:
 
 def check_separation(search: Search) -> None:
     """Raise ConfigError where prefill and decode can't be on separate GPUs."""
-    if search.engine.separation is None:
-        able = [name for name, engine in ENGINES.items() if engine.separation is not None]
+    if search.engine.disaggregation is None:
+        able = [name for name, engine in ENGINES.items() if engine.disaggregation is not None]
         sentence = Message(
             "{engine} does not run prefill and decode on separate GPUs here.", engine=search.engine.title
         )

@@ -97,7 +97,7 @@ class Needs(Frozen):
     def context(self) -> int:
         return self.prompt + self.output
 
-    def placed(self, architecture: Architecture) -> "Needs":
+    def within_positions(self, architecture: Architecture) -> "Needs":
         """These with a prompt, or an answer, that nobody asked for as long as the model's learned positions allow."""
         most = architecture.learned_positions
         if most is None or self.context <= most:
@@ -232,7 +232,7 @@ class Search:
     def __post_init__(self) -> None:
         architecture, engine, gpus = self.architecture, self.requested_engine, self.gpus
         check_engine(engine)
-        self.needs = needs = self.needs.placed(architecture)
+        self.needs = needs = self.needs.within_positions(architecture)
         check_lengths(engine, architecture, needs)
         like, engine = self.like, engine.sized_for(needs.at_once or USUAL_SEQUENCES, architecture)
         sized_alike = like is not None and like.engine.options == engine.options

@@ -20,7 +20,7 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launch import Launch, Separate, ServerRole, ServerStart
+from calc.serving.engines.launch import DisaggregatedLaunch, Launch, ServerRole, ServerStart
 from calc.time.arrays import Array, Indices, number
 from calc.time.arrivals import UTILIZATION, closed_loop_spread
 from calc.time.disaggregated import Disaggregated, between, disaggregated, link_of, ranked_plans
@@ -217,7 +217,7 @@ class PlanReport(Frozen):
     sensitivity: tuple[Sensitivity, ...]
     launch: Launch | None  # of one replica of the first plan
     ttft_p95_ms: float | None  # of the first plan: 95 of 100 requests get their first token within this time
-    separate: Separate | None  # of its workers, where they prefill and decode on separate GPUs
+    separate: DisaggregatedLaunch | None  # of its workers, where they prefill and decode on separate GPUs
     prices: tuple[Price, ...]  # list prices of the GPUs in the plans, unless stated
     assumptions: tuple[Message, ...]
 
@@ -287,15 +287,15 @@ def launch(search: Search, plan: Plan, model: str, layout: Layout | None = None)
     return search.engine.launch(start)
 
 
-def separate_launch(search: Search, plan: Plan, model: str) -> Separate | None:
+def separate_launch(search: Search, plan: Plan, model: str) -> DisaggregatedLaunch | None:
     """Commands of a prefill worker, a decode worker, and the router between them."""
-    if plan.prefill is None or search.engine.separation is None:
+    if plan.prefill is None or search.engine.disaggregation is None:
         return None
     prefill, decode = launch(search, plan, model, plan.prefill.layout), launch(search, plan, model)
     if prefill is None or decode is None:
         return None
     workers: dict[ServerRole, int] = {"prefill": plan.prefill.workers, "decode": plan.replicas}
-    return search.engine.separation.launched({"prefill": prefill, "decode": decode}, workers)
+    return search.engine.disaggregation.launched({"prefill": prefill, "decode": decode}, workers)
 
 
 def assumptions(search: Search) -> Iterable[Message]:

@@ -12,7 +12,7 @@ from calc.formats import WeightFormat
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
-from calc.time.arrays import Array, Indices, either, first_alike, larger, occurs
+from calc.time.arrays import Array, Indices, any_nonzero, first_equal, maximum, where
 from calc.time.efficiency import (
     SERVING_SHARES,
     Conditions,
@@ -118,10 +118,10 @@ class Machine:
             return operation.flops / self.peak_attention
         if operation.what == "experts_routed":
             return operation.flops / self.peak_experts
-        return operation.flops / either(operation.quantized, self.peak_quantized, self.peak)
+        return operation.flops / where(operation.quantized, self.peak_quantized, self.peak)
 
     def memory(self, operation: Operation) -> Seconds:
-        weights = either(operation.quantized, self.bandwidth_quantized, self.bandwidth)
+        weights = where(operation.quantized, self.bandwidth_quantized, self.bandwidth)
         weights = self.bandwidth_experts if operation.what == "experts_routed" else weights
         rest = operation.cache + operation.activations
         return operation.weights / weights + rest / self.bandwidth_cache
@@ -178,7 +178,7 @@ def reached(
         admission=share("admission_ms") * 1e-3,
         queue=share("queue"),
         all_reduce=share("all_reduce_us") * 1e-6,
-        link=either(network, share("inter_node_gb_s"), bus * share("link")) * 1e9,
+        link=where(network, share("inter_node_gb_s"), bus * share("link")) * 1e9,
     )
 
 
@@ -221,7 +221,7 @@ class Cards:
         known = {form: Conditions(engine, None, weights=form).distinguished.weights for form in weights}
         dtypes = [(arithmetic("bf16", gpu), arithmetic(form, gpu)) for form, gpu in self.cells]
         kinds = ((known[form], gpu.generation) for form, gpu in self.cells)
-        self.alike = first_alike(zip(kinds, dtypes, strict=True))
+        self.alike = first_equal(zip(kinds, dtypes, strict=True))
         cells = zip(self.cells, dtypes, strict=True)
         peaks = [[gpu.tflops.get(dtype, UNKNOWN) for dtype in types] for (_, gpu), types in cells]
         self.plain, self.quantized = np.array(peaks).T.reshape(2, *self.shape) * 1e12
@@ -239,7 +239,7 @@ class Cards:
         """Fields of each GPU's `machine`: [figures, formats, GPUs]."""
         if (ranks, end) not in self.known:
             over = [path(gpu, ranks, self.node) for gpu in self.gpus]
-            alike = first_alike(zip(self.alike, over * self.shape[0], strict=True))
+            alike = first_equal(zip(self.alike, over * self.shape[0], strict=True))
             unlike, which = np.unique(alike, return_inverse=True)
             shares = np.array([self.shares(cell, ranks, end) for cell in unlike.tolist()])[which]
             share = dict(zip(SERVING_SHARES, shares.T.reshape(-1, *self.shape), strict=True))
@@ -288,17 +288,17 @@ class Timed(NamedTuple):
 def timed(operation: Operation, on: Machine) -> Timed:
     """The larger of an operation's arithmetic and its memory traffic."""
     compute, memory = on.compute(operation), on.memory(operation)
-    return Timed(operation.what, larger(compute, memory), compute, memory)
+    return Timed(operation.what, maximum(compute, memory), compute, memory)
 
 
 def all_reduce(on: Machine, ranks: Any, nbytes: Any) -> Seconds:
     """A ring over `ranks` GPUs: each sends its share twice, arXiv:1802.05799."""
-    return either(ranks == 1, 0.0, on.all_reduce + 2 * (ranks - 1) / ranks * nbytes / on.link)
+    return where(ranks == 1, 0.0, on.all_reduce + 2 * (ranks - 1) / ranks * nbytes / on.link)
 
 
 def all_to_all(on: Machine, ranks: Any, nbytes: Any) -> Seconds:
     """Each GPU sends all but its own share of what it has."""
-    return either(ranks == 1, 0.0, on.all_reduce + (ranks - 1) / ranks * nbytes / on.link)
+    return where(ranks == 1, 0.0, on.all_reduce + (ranks - 1) / ranks * nbytes / on.link)
 
 
 def sharing(layout: Layout, *, experts: bool) -> Any:
@@ -316,27 +316,27 @@ def communication(on: Machine, layout: Layout, stage: Demand, tokens: Any, sends
     (`Engine.all_to_all`), and send them back, instead of it: each rank sends its part of the tokens of its copy."""
     row = stage.hidden * stage.width
     whole, between = all_reduce(on, layout.tp, tokens * row), all_to_all(on, layout.dp, layout.dp * tokens * row)
-    reduced = 2 * stage.layers - stage.own if occurs(stage.own) else 2 * stage.layers
-    dense = 2 * stage.joint * between if occurs(stage.joint) else 0.0
+    reduced = 2 * stage.layers - stage.own if any_nonzero(stage.own) else 2 * stage.layers
+    dense = 2 * stage.joint * between if any_nonzero(stage.joint) else 0.0
     if not stage.sparse or stage.routing is None:
         return reduced * whole + dense
     gathered = reduced * whole + dense + 2 * stage.sparse * between
-    if occurs(stage.split):
+    if any_nonzero(stage.split):
         among_all = 2 * all_to_all(on, layout.ep, layout.dp * tokens * row) + all_to_all(on, layout.tp, tokens * row)
         parts = (reduced - stage.split) * whole + dense + stage.split * among_all
-        gathered = either(stage.split > 0, parts, gathered)
-    if not occurs(sends):
+        gathered = where(stage.split > 0, parts, gathered)
+    if not any_nonzero(sends):
         return gathered
-    reach = either(layout.ep < stage.routing.top_k, layout.ep, stage.routing.top_k)
+    reach = where(layout.ep < stage.routing.top_k, layout.ep, stage.routing.top_k)
     exchanged = 2 * stage.sparse * all_to_all(on, layout.ep, tokens * reach * row / layout.tp)
-    return either(sends, (reduced - stage.sparse) * whole + dense + exchanged, gathered)
+    return where(sends, (reduced - stage.sparse) * whole + dense + exchanged, gathered)
 
 
 def shared_tokens(on: Machine, dcp: Any, layers: Any, nbytes: Any) -> Seconds:
     """Ranks that share cached tokens gather the queries, attend to their own tokens, gather the sums of the softmax and
     hand out their parts of the outputs: three collectives a layer (vLLM `dcp_comm_backend`, ag_rs). `nbytes` are a
     rank's own queries and outputs, of all layers."""
-    return either(dcp == 1, 0.0, 3 * layers * on.all_reduce + (dcp - 1) * nbytes / on.link)
+    return where(dcp == 1, 0.0, 3 * layers * on.all_reduce + (dcp - 1) * nbytes / on.link)
 
 
 def seconds_by_bound(parts: Iterable[Timed], rows: int = 1) -> Array:

@@ -22,7 +22,7 @@ from calc.serving.engines.rules import Question
 from calc.serving.engines.sizes import GPUAtStart, LaidOut, Limits, Stage
 from calc.serving.weighing import RankWeights, Weighing
 from calc.serving.workload import Workload
-from calc.time.arrays import Array, Flags, Indices, first_alike
+from calc.time.arrays import Array, Flags, Indices, first_equal
 from calc.time.time_operations import Demand, Routing, computed, demand, routing, unrolled
 from calc.units import GIB
 
@@ -297,10 +297,10 @@ class StartedGPUs:
     def __init__(self, limits: tuple[Limits, ...], gpus: Sequence[GPU]) -> None:
         each = list(zip(gpus, limits, strict=True))
         self.limits = limits
-        self.by_limits = first_alike(limits)
-        self.by_links = first_alike((at, gpu.platform, gpu.form, gpu.topology, gpu.memory) for gpu, at in each)
-        self.by_kernels = first_alike((at, gpu.platform, gpu.capability) for gpu, at in each)
-        by_size = first_alike(zip((gpu.usable_bytes for gpu in gpus), self.by_links, strict=True))
+        self.by_limits = first_equal(limits)
+        self.by_links = first_equal((at, gpu.platform, gpu.form, gpu.topology, gpu.memory) for gpu, at in each)
+        self.by_kernels = first_equal((at, gpu.platform, gpu.capability) for gpu, at in each)
+        by_size = first_equal(zip((gpu.usable_bytes for gpu in gpus), self.by_links, strict=True))
         self.sizes, self.by_size = np.unique(by_size, return_inverse=True)
         self.totals = [gpus[gpu].usable_bytes for gpu in self.sizes.tolist()]
         self.overheads = dict[tuple[int, tuple[int, int]], list[dict[OverheadItem, int]]]()
@@ -317,7 +317,7 @@ class Room:
         """`like` is the same for sequences of another length."""
         self.engine, self.architecture, self.gpus = engine, architecture, gpus
         self.workload = Workload(batch=1, context=length)
-        self.by_kernels = first_alike((gpu.platform, gpu.capability, gpu.slice is None) for gpu in gpus)
+        self.by_kernels = first_equal((gpu.platform, gpu.capability, gpu.slice is None) for gpu in gpus)
         self.largest = max((gpu.usable_bytes for gpu in gpus), default=0)
         self.runs: dict[tuple[int, int, Precision], Flags] = {} if like is None else like.runs
         self.started: dict[tuple[Limits, ...], StartedGPUs] = {} if like is None else like.started
@@ -432,7 +432,7 @@ class Room:
         if key not in self.kernels:
             whole = replace(shard.cut((range(shard.ranges[-1].stop),)), precision=Precision(kv=kv))
             sizes = {first: tuple(self.sequence_bytes(on, whole, first)) for first in set(on.by_kernels)}
-            alike = first_alike(sizes[first] for first in on.by_kernels)
+            alike = first_equal(sizes[first] for first in on.by_kernels)
             self.kernels[key] = np.unique(alike, return_inverse=True)
         return self.kernels[key]
 

@@ -12,7 +12,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.serving.memory import Serving
 from calc.serving.workload import Workload
-from calc.time.arrays import either, larger, lesser, occurs
+from calc.time.arrays import any_nonzero, maximum, minimum, where
 from calc.time.efficiency import Edits
 from calc.time.estimate import End
 from calc.time.roofline import Machine, Timed, communication, machine, shared_tokens, sharing, timed
@@ -48,12 +48,12 @@ class Speed:
     def communication(self, stage: Demand, forward: Forward, on: Machine) -> Any:
         """Seconds within the layers of a stage, and to the next."""
         within = communication(on, self.layout, stage, forward.tokens, self.all_to_all)
-        if occurs(stage.dcp > 1):
+        if any_nonzero(stage.dcp > 1):
             decoded = forward.sum(lambda part: part.tokens if part.decodes else 0)
             within += shared_tokens(on, stage.dcp, stage.attending, decoded * stage.exchanged * stage.width)
         state = stage.hidden * (self.state_width or stage.width)
         passed_on = on.all_reduce + forward.tokens * state / on.link
-        return either(self.layout.pp == 1, within, within + stage.stages * passed_on)
+        return where(self.layout.pp == 1, within, within + stage.stages * passed_on)
 
     def seconds(self, forward: Forward, end: End, *, decodes: bool) -> Any:
         """Seconds of one pass through all stages."""
@@ -75,7 +75,7 @@ class Speed:
     def decode_parts(self, batch: Any, context: Any, end: End, new: Any = 1) -> Iterator[Timed]:
         """Parts of a step in which each of `batch` sequences of `context` tokens gets `new` more."""
         parts = self.parts(self.decoding(batch, context, new), end, decodes=True)
-        if not self.splits_batch or not occurs(self.layout.pp > 1):
+        if not self.splits_batch or not any_nonzero(self.layout.pp > 1):
             return parts
         pace = self.pace(batch)
         return (part.times(pace) for part in parts)
@@ -223,17 +223,17 @@ def chunked(
     if chunk is None:
         yield PromptPasses(only := prefill(sequences, tokens, past), only, 1)
         return
-    together = lesser(larger(chunk // tokens, 1), sequences)
+    together = minimum(maximum(chunk // tokens, 1), sequences)
     before_last = -(-tokens // chunk) - 1
     borders = [(window - past) // chunk + crossed for window in sorted(windows) for crossed in (0, 1)]
     for count, times in ((together, sequences // together), (sequences % together, 1)):
-        if not occurs(count):
+        if not any_nonzero(count):
             continue
         start: Any = 0
         for border in spent((*borders, before_last)):
-            stop = lesser(larger(border, start), before_last)
-            if occurs(stop > start):
-                behind = (past + chunk * at for at in (start, larger(stop - 1, start)))
+            stop = minimum(maximum(border, start), before_last)
+            if any_nonzero(stop > start):
+                behind = (past + chunk * at for at in (start, maximum(stop - 1, start)))
                 first, last = (Forward((PassPart(count, chunk, at),), logits=0) for at in behind)
                 yield PromptPasses(first, last, stop - start, times)
             start = stop

@@ -21,7 +21,7 @@ from calc.model.feedforward import RankGroups
 from calc.model.mixers import AttentionMixer
 from calc.model.tensor import Component, Tensor, WindowTokens
 from calc.serving.kv_cache import StateBytes, state_bytes
-from calc.time.arrays import lesser, occurs
+from calc.time.arrays import any_nonzero, minimum
 from calc.time.figures import Symbol
 
 TILE = 128
@@ -44,7 +44,7 @@ def visible(tokens: Any, window: int | None) -> Any:
     """Query-key pairs of a sequence from its beginning: token i sees itself and those before, at most `window`."""
     if window is None:
         return tokens * (tokens + 1) // 2
-    inside = lesser(tokens, window)
+    inside = minimum(tokens, window)
     return inside * (inside + 1) // 2 + (tokens - inside) * window
 
 
@@ -71,7 +71,7 @@ class PassPart:
     def context(self, window: int | None = None) -> Any:
         """Tokens whose keys and values are read, of all sequences."""
         length = self.past + self.new
-        return self.sequences * (length if window is None else lesser(length, window))
+        return self.sequences * (length if window is None else minimum(length, window))
 
 
 @dataclass(frozen=True)
@@ -229,13 +229,13 @@ class Demand:
             cache = (bits + forward.tokens * self.written) / 8
             taken = 2 * forward.tokens * self.queries * self.width
             yield Operation("scores", flops, cache=cache, activations=taken)
-        if occurs(self.state):
+        if any_nonzero(self.state):
             yield Operation("scan", forward.tokens * self.scan, cache=forward.sequences * self.state)
 
     def bits_read(self, part: PassPart) -> Any:
         """Bits of cache that a part reads: in decode a rank's share of the tokens; a prompt's is read by each."""
         bits = sum(each * part.context(back) for back, each in self.read.items())
-        return bits / self.dcp if part.decodes and occurs(self.dcp > 1) else bits
+        return bits / self.dcp if part.decodes and any_nonzero(self.dcp > 1) else bits
 
 
 def demand(

@@ -13,7 +13,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import alike_pieces, alike_stages
 from calc.model.architecture import Architecture
-from calc.time.arrays import larger
+from calc.time.arrays import maximum
 from calc.time.efficiency import (
     OF_TRAINING,
     Conditions,
@@ -165,7 +165,7 @@ class TrainingSpeed(RankDemands):
         memory = self.between_products(demand, end)
         on_gpu += [Timed("elementwise", memory, 0.0, memory), Timed("communication", self.within_layers(demand, end))]
         yield from on_gpu
-        yield Timed("host", larger(self.launches(demand, end) - sum(part.seconds for part in on_gpu), 0.0))
+        yield Timed("host", maximum(self.launches(demand, end) - sum(part.seconds for part in on_gpu), 0.0))
 
     def between_products(self, demand: Demand, end: End) -> float:
         """Seconds of the elementwise kernels, and of those that sort tokens by their experts and back."""
@@ -206,7 +206,7 @@ class TrainingSpeed(RankDemands):
         weights = operation.weights / (self.layout.ep if operation.what == "experts_routed" else 1)
         moved = passes * (weights + operation.cache + operation.activations)
         memory = moved / (self.gpu.bandwidth_gb_s * 1e9 * shares.bandwidth.share(end))
-        return Timed(operation.what, larger(compute, memory), compute, memory)
+        return Timed(operation.what, maximum(compute, memory), compute, memory)
 
     def within_layers(self, demand: Demand, end: End, *, latency: bool = True) -> float:
         """Seconds that do not hide behind compute. Tensor parallelism: two all-reduces a layer; tokens sent to their
@@ -238,7 +238,7 @@ class TrainingSpeed(RankDemands):
         if nodes == 1:
             return seconds
         sent = share * nbytes * nodes * touched(nodes, 1, top_k) * (nodes - 1) / nodes
-        longer: float = larger(seconds, sent / (path_gb_s(gpu, "network", self.shares, end) * 1e9))
+        longer: float = maximum(seconds, sent / (path_gb_s(gpu, "network", self.shares, end) * 1e9))
         return longer
 
     def ring(self, end: End, ranks: int, nbytes: float, *, latency: bool) -> float:

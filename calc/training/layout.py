@@ -104,7 +104,7 @@ class TrainingLayout(Degrees):
         """Ranks that hold the same routed experts, were their weights not sharded."""
         return self.tp * self.replicas // (self.slices * self.ep)
 
-    def of_degree(self, tp: int) -> Self:
+    def with_degree(self, tp: int) -> Self:
         return self.model_copy(update={"tp": tp})
 
     @property

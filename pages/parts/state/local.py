@@ -11,7 +11,7 @@ from calc.errors import Message
 from calc.formats import MIXES, CacheFormat, WeightFormat
 from calc.hardware import Computer, note, runs
 from calc.options import checked
-from calc.serving import placed
+from calc.serving import within_positions
 from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.rules import Question
@@ -56,7 +56,7 @@ class LocalAnswer(Answer):
 
     @cached_property
     def workload(self) -> Workload:
-        return placed(self.scenario.serving.workload, self.architecture)
+        return within_positions(self.scenario.serving.workload, self.architecture)
 
     @property
     def kv(self) -> CacheFormat:
@@ -149,7 +149,7 @@ def computed(scenario: Scenario, model: Model) -> Mapping[str, Any]:
     """The answer, where llama.cpp runs the model on the machine."""
     serving = scenario.serving
     assert model.architecture is not None
-    work = placed(checked(serving.workload), model.architecture)
+    work = within_positions(checked(serving.workload), model.architecture)
     checked(scenario.machine)
     for gpu in scenario.machine.gpus:
         if not runs(gpu, LlamaCpp.support) and (why := note(gpu, LlamaCpp.support)) is not None:
