@@ -10,7 +10,7 @@ from calc.time import ComparedStep, Estimate, StepComparison
 from calc.time.objective_time import ObjectiveTime
 from calc.time.step_report import TrainingTimeReport
 from calc.time.time_report import TimeReport
-from calc.training import PHASE_NAMES, RolloutReport, Together
+from calc.training import PHASE_NAMES, CombinedLever, RolloutReport
 from calc.units import GIB, four_digits
 
 NOTHING = "-"
@@ -66,7 +66,7 @@ def described(layout: Layout | None) -> str:
     return layout_label(layout) if layout.gpus > 1 else "one GPU"
 
 
-def training_table(r: TrainingReport, spread: Mapping[str, Together]) -> str:
+def training_table(r: TrainingReport, spread: Mapping[str, CombinedLever]) -> str:
     """The report for reading. `spread` says of GPUs on which none do as it is how many do with which changes."""
     m = r.memory
     lines = [printable(r.model), "", f"{'parameters':24}{r.parameters.total:>22,}"]

@@ -12,7 +12,7 @@ from calc.hardware.overhead import HIGH
 from calc.model.architecture import Architecture
 from calc.time.efficiency import Edits
 from calc.time.estimate import ENDS, End, Estimate
-from calc.time.roofline import bus_gb_s, path, path_gb_s
+from calc.time.roofline import bus_gb_s, path_gb_s, route
 from calc.time.serving_time import Speed, speed_on
 from calc.time.training_time import StepOperation, TrainingSpeed, step_operations, training_speed
 from calc.training import Colocated, Colocation, CountedBy, RolloutPhaseName, Training
@@ -190,8 +190,8 @@ class ObjectiveSpeed:
         if engine.colocated:
             seconds += 2 * own / (gpu.bandwidth_gb_s * 1e9 * update.shares.bandwidth.share(end))
         else:
-            route = path(gpu, layout.gpus + colocation.engine_gpus, update.node)
-            seconds += whole / (path_gb_s(gpu, route, update.shares, end) * 1e9)
+            over = route(gpu, layout.gpus + colocation.engine_gpus, update.node)
+            seconds += whole / (path_gb_s(gpu, over, update.shares, end) * 1e9)
         if colocation.sleep_level == 1 and not colocation.shared_weights:
             seconds += 2 * own / bus
         return seconds + 2 * engine.offloaded / bus

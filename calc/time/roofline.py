@@ -45,10 +45,10 @@ ARITHMETIC: dict[WeightFormat, tuple[Dtype, ...]] = {
 16 bits first."""
 PCIE_GB_S = {"3.0": 0.985, "4.0": 1.969, "5.0": 3.938, "6.0": 7.563}
 """GB/s of a lane, one direction: PCI-SIG's rates less their encoding."""
-POWERED = 0.7
+POWER_LIMITED = 0.7
 """Share of its units' peak that a board's power allows: the median of those measured, where the catalogue does not know
 it."""
-UNKNOWN = 1e12
+UNKNOWN_RATE = 1e12
 """TFLOPS of a user's own GPU whose peak was not typed: never what binds."""
 Seconds = Any
 """A number, or an array of them."""
@@ -56,12 +56,12 @@ Powered = Callable[[Any], Any]
 """FLOP/s that the power of a board leaves of so many."""
 
 
-def arithmetic(weights: WeightFormat, gpu: GPU) -> Dtype:
-    """Type that the GPU multiplies weights of a format in."""
+def product_dtype(weights: WeightFormat, gpu: GPU) -> Dtype:
+    """Data type in which the GPU multiplies weights of a format."""
     return next((dtype for dtype in ARITHMETIC.get(weights, HALF) if dtype in gpu.tflops), HALF[0])
 
 
-def path(gpu: GPU, ranks: int, node: int) -> Route:
+def route(gpu: GPU, ranks: int, node: int) -> Route:
     """Path between so many GPUs: their links as far as they reach, PCIe within a node."""
     if gpu.link_gb_s is not None and ranks <= (gpu.link_gpus or node):
         return "link"
@@ -151,7 +151,7 @@ LAUNCHES += ("prefill_layer", "prefill_sparse", "prefill_latent", "prefill_linea
 """Figures of the host's time."""
 
 
-def reached(
+def achieved(
     share: Callable[[str], Any],
     plain: Any,
     narrow: Any,
@@ -185,8 +185,8 @@ def reached(
 def kind_of(gpu: GPU, engine: str, weights: WeightFormat, ranks: int, node: int = 8) -> tuple[Conditions, Dtype, Dtype]:
     """Conditions of a GPU of which so many share a layer, and the types it multiplies 16-bit weights and those of a
     format in."""
-    conditions = Conditions(engine, gpu.generation, ranks, path(gpu, ranks, node), weights).distinguished
-    return conditions, arithmetic("bf16", gpu), arithmetic(weights, gpu)
+    conditions = Conditions(engine, gpu.generation, ranks, route(gpu, ranks, node), weights).distinguished
+    return conditions, product_dtype("bf16", gpu), product_dtype(weights, gpu)
 
 
 def machine(
@@ -194,18 +194,18 @@ def machine(
 ) -> Machine:
     """Peaks and bandwidths of a GPU times their shares. `ranks` GPUs share a layer."""
     kind = _, plain, narrow = kind_of(gpu, engine, weights, ranks, node)
-    shares, over = efficiency(*kind).edited(edits or {}), path(gpu, ranks, node)
+    shares, over = efficiency(*kind).edited(edits or {}), route(gpu, ranks, node)
     bandwidth = gpu.bandwidth_gb_s * 1e9
     at = Conditions(engine, gpu.generation, weights=weights)
     watt = row("watt_tflops", at).value.share(end)
 
     def powered(rate: float) -> float:
         """FLOP/s held by the board's power: units and power both take their time."""
-        return 1 / (1 / rate + 1 / (watt * gpu.tdp_w * 1e12 if gpu.tdp_w else POWERED * rate)) if watt else rate
+        return 1 / (1 / rate + 1 / (watt * gpu.tdp_w * 1e12 if gpu.tdp_w else POWER_LIMITED * rate)) if watt else rate
 
-    peak, peak_quantized = (gpu.tflops.get(dtype, UNKNOWN) * 1e12 for dtype in (plain, narrow))
+    peak, peak_quantized = (gpu.tflops.get(dtype, UNKNOWN_RATE) * 1e12 for dtype in (plain, narrow))
     links = bus_gb_s(gpu, over), over == "network"
-    on = reached(lambda name: shares.at(name, end), peak, peak_quantized, bandwidth, *links, powered)
+    on = achieved(lambda name: shares.at(name, end), peak, peak_quantized, bandwidth, *links, powered)
     unpacked, score = (row(what, at).value.duration(end) / bandwidth for what in ("unpacked_bytes", "score_bytes"))
     return replace(on, unpacked=unpacked, score=score)
 
@@ -219,11 +219,11 @@ class Cards:
         self.gpus, self.engine, self.node, self.edited = gpus, engine, node, edited
         self.shape, self.cells = (len(weights), len(gpus)), list(product(weights, gpus))
         known = {form: Conditions(engine, None, weights=form).distinguished.weights for form in weights}
-        dtypes = [(arithmetic("bf16", gpu), arithmetic(form, gpu)) for form, gpu in self.cells]
+        dtypes = [(product_dtype("bf16", gpu), product_dtype(form, gpu)) for form, gpu in self.cells]
         kinds = ((known[form], gpu.generation) for form, gpu in self.cells)
         self.alike = first_equal(zip(kinds, dtypes, strict=True))
         cells = zip(self.cells, dtypes, strict=True)
-        peaks = [[gpu.tflops.get(dtype, UNKNOWN) for dtype in types] for (_, gpu), types in cells]
+        peaks = [[gpu.tflops.get(dtype, UNKNOWN_RATE) for dtype in types] for (_, gpu), types in cells]
         self.plain, self.quantized = np.array(peaks).T.reshape(2, *self.shape) * 1e12
         self.bandwidth = np.array([gpu.bandwidth_gb_s * 1e9 for gpu in gpus])
         self.known: dict[tuple[int, End], Any] = {}
@@ -238,14 +238,14 @@ class Cards:
     def figures(self, ranks: int, end: End) -> Any:
         """Fields of each GPU's `machine`: [figures, formats, GPUs]."""
         if (ranks, end) not in self.known:
-            over = [path(gpu, ranks, self.node) for gpu in self.gpus]
+            over = [route(gpu, ranks, self.node) for gpu in self.gpus]
             alike = first_equal(zip(self.alike, over * self.shape[0], strict=True))
             unlike, which = np.unique(alike, return_inverse=True)
             shares = np.array([self.shares(cell, ranks, end) for cell in unlike.tolist()])[which]
             share = dict(zip(SERVING_SHARES, shares.T.reshape(-1, *self.shape), strict=True))
             bus = np.array([bus_gb_s(gpu, to) for gpu, to in zip(self.gpus, over, strict=True)])
             network = np.array([to == "network" for to in over])
-            on = reached(share.__getitem__, self.plain, self.quantized, self.bandwidth, bus, network)
+            on = achieved(share.__getitem__, self.plain, self.quantized, self.bandwidth, bus, network)
             self.known[ranks, end] = np.stack([getattr(on, name) for name in MACHINE])
         return self.known[ranks, end]
 
@@ -349,6 +349,6 @@ def seconds_by_bound(parts: Iterable[Timed], rows: int = 1) -> Array:
     return by_bound[..., 0]
 
 
-def binds(parts: Iterable[Timed]) -> Bound:
-    """The bound of the most time."""
+def bound_of(parts: Iterable[Timed]) -> Bound:
+    """Bound of the most time of some parts."""
     return BOUNDS[int(seconds_by_bound(parts).argmax())]

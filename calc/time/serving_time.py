@@ -63,13 +63,13 @@ class Speed:
         """The pass of a decode step on one rank: a data-parallel copy has its share of the sequences, of which pipeline
         stages work on one part each at a time, or on all one after the other."""
         stages = self.layout.pp if self.splits_batch else 1
-        return decode(share_of(batch, self.layout.dp * stages), context, new)
+        return decode(largest_share(batch, self.layout.dp * stages), context, new)
 
     def pace(self, batch: Any) -> Any:
         """Factor of a step's time over the sum of its stages: with a part of the sequences in each, all wait for the
         one with the most layers."""
         longest = reduce(np.maximum, (stage.longest for stage in self.demands))
-        parts = np.minimum(self.layout.pp, share_of(batch, self.layout.dp))
+        parts = np.minimum(self.layout.pp, largest_share(batch, self.layout.dp))
         return np.maximum(1.0, parts * longest / sum(stage.layers for stage in self.demands))
 
     def decode_parts(self, batch: Any, context: Any, end: End, new: Any = 1) -> Iterator[Timed]:
@@ -87,7 +87,7 @@ class Speed:
     def prompt(self, sequences: Any, tokens: int, end: End, chunk: int | None = None, past: int = 0) -> Any:
         """Seconds until the first token of prompts that come together behind `past` cached tokens, in passes of at most
         `chunk` tokens in all."""
-        parts = self.prompt_parts(share_of(sequences, self.layout.dp), tokens, end, chunk, past)
+        parts = self.prompt_parts(largest_share(sequences, self.layout.dp), tokens, end, chunk, past)
         return self.machines(end).request + sum(part.seconds for part in parts)
 
     def prompt_parts(
@@ -145,13 +145,13 @@ class FullServer:
         return sum(part.seconds for part in self.launched_parts)
 
     @cached_property
-    def received(self) -> Any:
-        """Seconds until the first token of a prompt that meets no other, the request's own time included."""
+    def unqueued_ttft(self) -> Any:
+        """Seconds until the first token of a prompt that meets no other, its request's own time included."""
         return self.speed.machines(self.end).request + sum(part.seconds for part in self.prompt_parts)
 
     def running(self, batch: Any) -> Any:
         """Sequences of a data-parallel copy, and pipeline stage, that run together."""
-        return share_of(batch, self.speed.layout.dp * self.speed.layout.pp)
+        return largest_share(batch, self.speed.layout.dp * self.speed.layout.pp)
 
     def decode_parts(self, batch: Any) -> Iterator[Timed]:
         """Parts of a step in which every sequence decodes, half way through its output."""
@@ -173,7 +173,7 @@ class FullServer:
         else:
             prompts = (self.together + on.queue * others / 2) * self.launched
             ahead = steps * self.decode_step(batch, decoded) + prompts
-        return self.received + np.where(others > 0, on.admission + ahead, 0.0)
+        return self.unqueued_ttft + np.where(others > 0, on.admission + ahead, 0.0)
 
     def parts(self, batch: Any, own: int = 0, decoded: TimedParts = ()) -> Iterator[Timed]:
         """Parts of a step with `batch` sequences, without the prompts of `own` of a copy's; `decoded` are those of
@@ -198,7 +198,7 @@ class FullServer:
         return sum(part.seconds for part in self.parts(batch, own=1, decoded=decoded))
 
 
-def accepted(rate: float, drafted: int) -> float:
+def accepted_tokens(rate: float, drafted: int) -> float:
     """Tokens that a speculative step yields, where each drafted token is right with the same chance: 1 + a + a² + …
     (arXiv:2211.17192 section 3.1)."""
     return float(sum(rate**i for i in range(drafted + 1)))
@@ -253,10 +253,10 @@ def total_parts(parts: Callable[[Forward], Iterable[Timed]], passes: PromptPasse
         yield from (part.times(count * times) for part in parts(first))
         return
     for begun, ended in zip(parts(first), parts(last), strict=True):
-        yield evenly(begun, ended, count).times(times)
+        yield summed_series(begun, ended, count).times(times)
 
 
-def evenly(first: Timed, last: Timed, count: Any) -> Timed:
+def summed_series(first: Timed, last: Timed, count: Any) -> Timed:
     """The sum of `count` times of an operation whose arithmetic and memory traffic grow evenly: that of an arithmetic
     series, less, where one of both binds at first and the other at last, what the larger at either end is too much."""
     seconds, compute, memory = (count * (a + b) / 2 for a, b in zip(first.figures, last.figures, strict=True))
@@ -269,8 +269,8 @@ def evenly(first: Timed, last: Timed, count: Any) -> Timed:
     return Timed(first.what, seconds - np.where(changes, over, 0.0), compute, memory)
 
 
-def share_of(batch: Any, parts: Any) -> Any:
-    """The largest part of a batch that is divided evenly."""
+def largest_share(batch: Any, parts: Any) -> Any:
+    """Largest of the parts into which a batch is divided."""
     if isinstance(parts, np.ndarray):
         return np.ceil(batch / parts)
     return batch if parts == 1 else -(-batch // parts)
@@ -282,7 +282,7 @@ def speed_on(
     *,
     edits: Edits | None = None,
     node: int = 8,
-    like: Speed | None = None,
+    sibling: Speed | None = None,
     kernels: str | None = None,
 ) -> Speed:
     """The speed of a model that is laid out for its memory; `like` is that of the same ranks in other formats,
@@ -293,9 +293,9 @@ def speed_on(
         states = partial(engine.state_bytes, laid_out.whole)
         model = laid_out.whole, laid_out.rank, precision, layout
         work = partial(demand, *model, file=serving.weighing.read, states=states)
-        others = [None] * len(laid_out.ranges) if like is None else like.demands
+        others = [None] * len(laid_out.ranges) if sibling is None else sibling.demands
         stages = zip(laid_out.ranges, others, strict=True)
-        serving.known_demands = tuple(work(stage, like=other) for stage, other in stages)
+        serving.known_demands = tuple(work(stage, sibling=other) for stage, other in stages)
     demands: tuple[Demand, ...] = serving.known_demands
     ranks = sharing(layout, experts=demands[0].routing is not None)
     on = gpu, kernels or engine.kernels, precision.weights, ranks

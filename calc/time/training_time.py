@@ -24,7 +24,7 @@ from calc.time.efficiency import (
     training_rows,
 )
 from calc.time.estimate import ENDS, End, Estimate
-from calc.time.roofline import UNKNOWN, Bound, Timed, Work, arithmetic, path, path_gb_s
+from calc.time.roofline import UNKNOWN_RATE, Bound, Timed, Work, path_gb_s, product_dtype, route
 from calc.time.time_operations import Demand, Forward, Operation, PassPart, What, demand, touched
 from calc.training import WIDTH, Recipe, Recompute, TrainingLayout, TrainingWorkload, check_schedule
 
@@ -62,8 +62,8 @@ class ReplicatedWeights(NamedTuple):
     stride: int
 
 
-def unlike(demands: Iterable[Demand]) -> Iterable[Demand]:
-    """The first of stages that do the same, which share one object."""
+def distinct(demands: Iterable[Demand]) -> Iterable[Demand]:
+    """Numbers of the first of equal stages, which share one object."""
     return {id(demand): demand for demand in demands}.values()
 
 
@@ -144,7 +144,7 @@ class TrainingSpeed(RankDemands):
         return replace(self, quiet=True, trained=0.0, work=work)
 
     def peak(self, dtype: Dtype) -> float:
-        return self.gpu.tflops.get(dtype, UNKNOWN) * 1e12
+        return self.gpu.tflops.get(dtype, UNKNOWN_RATE) * 1e12
 
     def passes(self, what: Work) -> StepPasses:
         """Backward computes two products for each, one where weights are not trained; collectives within layers are
@@ -189,7 +189,7 @@ class TrainingSpeed(RankDemands):
         shares, flops = self.shares, flops * self.passes(what).all
         share, peak = shares.matmul.share(end), self.peak(self.dtype)
         if what == "scores":
-            share, peak = shares.attention.share(end), self.peak(arithmetic("bf16", self.gpu))
+            share, peak = shares.attention.share(end), self.peak(product_dtype("bf16", self.gpu))
             flops *= self.layout.cp
         elif what == "experts_routed" and self.uneven:
             share *= shares.uneven.share(end)
@@ -244,7 +244,7 @@ class TrainingSpeed(RankDemands):
     def ring(self, end: End, ranks: int, nbytes: float, *, latency: bool) -> float:
         """A collective in which each rank sends all but its own share of so many bytes."""
         shares = self.shares
-        rate = path_gb_s(self.gpu, path(self.gpu, ranks, self.node), shares, end) * 1e9
+        rate = path_gb_s(self.gpu, route(self.gpu, ranks, self.node), shares, end) * 1e9
         start = shares.all_reduce_us.duration(end) * 1e-6 if latency else 0.0
         return start + (ranks - 1) / ranks * nbytes / rate
 
@@ -255,7 +255,7 @@ class TrainingSpeed(RankDemands):
         recipe = self.recipe
         weights = max(
             sum(part.elements * self.ring_s(part, end) for part in self.weights(demand))
-            for demand in unlike(self.demands)
+            for demand in distinct(self.demands)
         )
         trained = weights * self.trained
         if self.layout.zero == 3:
@@ -271,7 +271,7 @@ class TrainingSpeed(RankDemands):
             return 0.0
         passed = self.forward().tokens * self.demands[0].hidden * WIDTH[self.recipe.compute]
         passed /= layout.tp if layout.sequence_parallel else 1
-        over = path(self.gpu, layout.gpus, self.node)
+        over = route(self.gpu, layout.gpus, self.node)
         seconds: float = 2 * (vp - 1) * passed / (path_gb_s(self.gpu, over, self.shares, end) * 1e9)
         return seconds
 
@@ -287,7 +287,7 @@ class TrainingSpeed(RankDemands):
     def ring_s(self, part: ReplicatedWeights, end: End) -> float:
         """Seconds in which replicas pass each other a byte for each element. Between nodes there is a ring for each of
         the replicas within a node, each over an adapter of its own."""
-        over = path(self.gpu, part.replicas * part.stride, self.node)
+        over = route(self.gpu, part.replicas * part.stride, self.node)
         within = max(1, max(self.node, self.gpu.link_gpus or 1) // part.stride) if over == "network" else 1
         rate = path_gb_s(self.gpu, over, self.shares, end) * 1e9 * within
         return (part.replicas - 1) / part.replicas / rate
@@ -298,7 +298,7 @@ class TrainingSpeed(RankDemands):
         each = WIDTH[recipe.weights] * 2 + WIDTH[recipe.gradients] + 2 * 2 * WIDTH[recipe.states] + 8 * recipe.master
         elements = max(
             sum(part.elements / (part.replicas if layout.zero else 1) for part in self.weights(demand))
-            for demand in unlike(self.demands)
+            for demand in distinct(self.demands)
         )
         return elements * self.trained * each / (self.gpu.bandwidth_gb_s * 1e9 * self.shares.bandwidth.share(end))
 
@@ -314,15 +314,15 @@ class TrainingSpeed(RankDemands):
 
     def busy(self, end: End) -> float:
         """Seconds of a micro-batch on that stage."""
-        return max(self.of_stage(demand, end) for demand in unlike(self.demands))
+        return max(self.of_stage(demand, end) for demand in distinct(self.demands))
 
-    def arithmetic(self, end: End) -> list[float]:
+    def arithmetic_s(self, end: End) -> list[float]:
         """Seconds of products, attention and elementwise kernels of a micro-batch on each unlike stage, whatever they
         read."""
         return [
             sum(self.computing(operation.what, operation.flops, end) for operation in demand.operations(self.forward()))
             + self.between_products(demand, end)
-            for demand in unlike(self.demands)
+            for demand in distinct(self.demands)
         ]
 
     def least(self, arithmetic: Iterable[float], end: End) -> float:
@@ -330,7 +330,7 @@ class TrainingSpeed(RankDemands):
         arithmetic and of the bytes that pass within layers, with the shortest bubble; of what replicas exchange that
         which does not hide in the fewest micro-batches; and the update. This one's micro-batch is a sequence, and
         `arithmetic` its own."""
-        stages = zip(unlike(self.demands), arithmetic, strict=True)
+        stages = zip(distinct(self.demands), arithmetic, strict=True)
         busy = max(seconds + self.within_layers(demand, end, latency=False) for demand, seconds in stages)
         each, once = self.between_replicas(end)
         exchanged = (1 - self.shares.overlap.share(end)) * (self.layout.pp * each + once)
@@ -433,8 +433,8 @@ def training_speed(
     check_schedule(work, recipe, layout)
     ranks = demands or RankDemands.of(architecture, layout)
     form: WeightFormat = recipe.compute if work.products == "compute" else work.products
-    dtype = arithmetic(form, gpu)
-    over = path(gpu, layout.tp, node)
+    dtype = product_dtype(form, gpu)
+    over = route(gpu, layout.tp, node)
     rows = training_rows(Conditions(framework, gpu.generation, layout.tp, over, form), dtype)
     return TrainingSpeed(
         **vars(ranks),

@@ -21,7 +21,7 @@ from calc.serving.shared_gpus import STAYS
 from calc.serving.verdict import VerdictWord
 from calc.serving.workload import Workload
 from calc.training.course import Phase, TrainingComponent
-from calc.training.step import MOST, PARTS, Training, TrainingMemory, TrainingVerdict, limit
+from calc.training.step import MOST, PARTS, Training, TrainingMemory, TrainingVerdict, finite_limit
 from calc.training.workload import Colocation
 from calc.units import GIB, MIB
 
@@ -364,8 +364,8 @@ class Colocated:
             share_all=self.least_share(self.sequences),
             share_high=self.largest_share if self.colocated else 1,
             host_bytes=host,
-            max_micro_batch=limit(self.most_sequences),
-            max_completion=limit(self.most_tokens),
+            max_micro_batch=finite_limit(self.most_sequences),
+            max_completion=finite_limit(self.most_tokens),
             reason=self.reason,
         )
 
@@ -378,8 +378,8 @@ class Colocated:
             required=self.peak.total,
             usable=self.usable,
             spare=self.usable - self.peak.total,
-            max_micro_batch=limit(self.most_sequences),
-            max_sequence=limit(completion + self.objective.prompt if completion else 0),
+            max_micro_batch=finite_limit(self.most_sequences),
+            max_sequence=finite_limit(completion + self.objective.prompt if completion else 0),
             min_gpus=self.min_gpus(),
             reason=self.reason,
             notes=tuple(self.notes()),

@@ -44,7 +44,7 @@ def accelerate(workload: TrainingWorkload, recipe: Recipe, layout: TrainingLayou
             *ranks(layout),
             SCRIPT,
         ),
-        notes=tuple(unsaid(layout)),
+        notes=tuple(layout_notes(layout)),
     )
 
 
@@ -91,7 +91,7 @@ def ranks(layout: TrainingLayout) -> Iterator[str]:
         yield from parallel_flags(sizes)
 
 
-def unsaid(layout: TrainingLayout) -> Iterator[Message]:
+def layout_notes(layout: TrainingLayout) -> Iterator[Message]:
     """Notes on layouts for which the command has no option."""
     if layout.pp > 1:
         yield Message("accelerate starts no pipeline stages; Megatron-LM and torchtitan do, under torchrun.")

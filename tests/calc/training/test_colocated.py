@@ -6,7 +6,7 @@ import pytest
 from calc import RECIPES, Architecture, ConfigError, Objective, TrainingLayout, TrainingWorkload
 from calc.hardware.custom_gpu import find_gpu
 from calc.options import made
-from calc.training import Colocated, Colocation, Smaller, Training, TrainingScenario, training_report
+from calc.training import Colocated, Colocation, SmallerSteps, Training, TrainingScenario, training_report
 from calc.training.levers import CHANGES, fields_of
 from presets import models
 
@@ -176,7 +176,7 @@ def test_an_engine_spans_gpus_that_train():
 def levers_of(work=None, layout=None, objective=None, **engine):
     """Changes of a step with an engine on an H100, by name."""
     step = colocated(work, objective, layout, **engine)
-    return Smaller(step.gpu, step.training, colocation=step.colocation)
+    return SmallerSteps(step.gpu, step.training, colocation=step.colocation)
 
 
 def test_each_lever_saves_what_it_says():

@@ -14,6 +14,7 @@ from calc.formats import FORMATS
 from calc.formats.format_names import MLX_FORMATS
 from calc.hardware.division import divides
 from calc.serving.engines import ENGINES
+from calc.serving.engines.loading import cuda_bytes
 from calc.serving.engines.rules import Question
 from calc.serving.engines.sizes import LoadedWeights
 from calc.serving.engines.vllm.options import VLLMOptions
