@@ -114,9 +114,8 @@ class StagedShape:
 
     @cached_property
     def least_stages(self) -> int:
-        """Fewest pipeline stages that hold all weights and the cache; `UNBOUNDED` where a layer's working memory alone,
-        which some stage needs, has no room, where flags state too few blocks, or where the engine refuses the request,
-        whose limits no number of stages changes."""
+        """Fewest pipeline stages that hold the weights and the cache; `UNBOUNDED` if no number does: a layer's working
+        memory has no room, flags state too few blocks, or the engine refuses the request."""
         bounds, (stage,) = self.bounds, self.on_one_stage.laid_out.stages
         on_one_stage, work, cached, each = self.on_one_stage.on(bounds.gpu, bounds.workload), self.workload, 0, 0
         pool = on_one_stage.requirements.pool
@@ -288,9 +287,8 @@ class MultiGPUBounds:
         return self.rooms[end, working]
 
     def bytes_left(self, working: int, limits: Limits, overhead: Mapping[OverheadItem, int]) -> tuple[int, bool]:
-        """Upper bound of the bytes for weights and cache with this share of the GPU or a smaller one, and whether the
-        engine starts with this one: what it lacks a smaller share leaves, and SGLang takes a smaller one the more GPUs
-        there are."""
+        """Upper bound of the bytes for weights and cache with this share of the GPU or a smaller one, as SGLang takes
+        for more GPUs, and whether the engine starts with this one."""
         usable, engine = self.gpu.usable_bytes, self.single_gpu.engine
         if limits.share is None:
             return usable - sum(overhead.values()), True

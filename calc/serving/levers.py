@@ -204,8 +204,7 @@ def levers(gpu: GPU, serving: Serving, workload: Workload, checkpoint: Native) -
 
 
 def single_changes(before: Allocation, now: Setting, allocations: SettingAllocations) -> Iterator[Setting]:
-    """Settings that differ in one thing: flags, the best other layout, a smaller cache, smaller weights, fewer users,
-    a shorter context."""
+    """Settings that differ in one thing: flags, layout, a smaller cache, smaller weights, fewer users, less context."""
     serving, workload = before.serving, now.workload
     if (flags := remedy(before)) is not None:
         yield replace(now, engine=now.engine.with_options(**flags))
@@ -250,8 +249,7 @@ def other_weights(now: Setting) -> Iterator[Setting]:
 
 
 def smaller_weights(now: Setting, allocations: SettingAllocations) -> Iterator[Setting]:
-    """Settings with the weights in each smaller usual format that the engine runs on the GPU; where it runs none of
-    them, in the portable ones."""
+    """Settings with weights in each smaller format that the engine runs on the GPU; if none, in portable formats."""
     for formats in (now.engine.weight_formats, PORTABLE_FORMATS):
         settings = [now.with_weights(weights) for weights in formats]
         tried = ((setting, allocations.allocation(setting)) for setting in settings)

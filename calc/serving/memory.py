@@ -468,8 +468,7 @@ class Allocation:
         return self.starts(HIGH) and self.accepted and self.concurrency(MIDDLE) >= self.workload.batch
 
     def least_memory(self, end: int) -> int:
-        """Lower bound of the most loaded stage's bytes before its forward pass is planned, at an end of the overhead's
-        range."""
+        """Lower bound of the most loaded GPU's bytes without a pass, at an end of the overhead's range."""
         batch, context, cache, serving = self.workload.batch, self.workload.context, self.cache, self.serving
 
         def of_stage(index: int) -> int:

@@ -156,8 +156,7 @@ class Weighing:
 
     @cached_property
     def experts_and_rest(self) -> list[tuple[int, int]]:
-        """Bytes of routed experts and of all else [kinds + 2]: of a layer of each kind, then before the first layer and
-        after the last."""
+        """Bytes of routed experts and of all else [kinds + 2]: by kind of layer, before the first, after the last."""
         by_layer, layers = [], self.rank.num_layers
         ends = [(self.outside_layers, range(0)), (self.outside_layers, range(layers, layers))]
         for pieces, stage in (*self.pieces_of_kinds(), *ends):

@@ -183,9 +183,7 @@ class Shards:
     def weigh(self, layout: Layout) -> Weighed:
         weighings = [ranks.of(layout) for ranks in self.weights]
         whole, rank, layers = weighings[0].whole, weighings[0].rank, range(weighings[0].rank.num_layers)
-        sizes = [
-            [weighing.experts_and_rest[kind] for kind in (*weighing.places.kinds, -2, -1)] for weighing in weighings
-        ]
+        sizes = [[each.experts_and_rest[kind] for kind in (*each.places.kinds, -2, -1)] for each in weighings]
         *by_layer, before, behind = np.array(sizes, dtype=np.float64).transpose(1, 2, 0)
         before, behind = before.sum(axis=0), behind.sum(axis=0)
         routed, others = np.stack(by_layer, axis=2)

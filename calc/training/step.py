@@ -415,9 +415,7 @@ class Training:
                 break
             peak = heaviest.moment.bytes
             fixed = peak[CountedBy.ONCE]
-            near = max(
-                1, (room - fixed) * most // max(1, heaviest.size - fixed)
-            )  # as though all else grew with the size
+            near = max(1, (room - fixed) * most // max(1, heaviest.size - fixed))  # as if all else grew with it
             most = largest_near(lambda size, peak=peak: dot(peak, units(size)) <= room, most - 1, near)  # type: ignore[misc]
         return most
 

@@ -78,8 +78,7 @@ class Pool(Cache):
         return 0
 
     def fixed_bytes_per_stage(self) -> int:
-        """Fixed bytes that every stage holds, whatever the number of stages: what is set aside on each for a number of
-        requests."""
+        """Fixed bytes on every stage, whatever the number of stages: set aside there for a number of requests."""
         return 0
 
     def profiled_bytes(self, stage: int) -> int:
@@ -157,8 +156,7 @@ class CachePlanner(StartedEngine):
     """Whether its cache follows from the layers of each pipeline stage, before these are laid out."""
 
     def sized_for(self, sequences: int, architecture: Architecture) -> Self:
-        """The engine with flags for a server that answers at most so many requests at once, where that leaves more
-        memory."""
+        """The engine for a server that answers at most so many requests at once, where that leaves more memory."""
         return self
 
     @property

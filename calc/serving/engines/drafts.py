@@ -93,8 +93,7 @@ class DraftingEngine(Engine):
     def draft_weights_per_stage(
         self, architecture: Architecture, precision: Precision, tp: int, stages: int
     ) -> tuple[int, ...]:
-        """Bytes of the draft on a rank by stage [stages], all on the last: a draft model with its tables, or a head,
-        which reads the model's embedding."""
+        """Bytes of the draft on a rank by stage [stages], all on the last; a head reads the model's embedding."""
         nbytes, draft = self.draft_tables(architecture, tp, stages), self.draft_architecture(architecture)
         if draft is not None:
             layout = Layout(tp=tp)
