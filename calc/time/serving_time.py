@@ -285,7 +285,7 @@ def speed_on(
     sibling: Speed | None = None,
     kernels: str | None = None,
 ) -> Speed:
-    """The speed of a model that is laid out for its memory; `like` is that of the same ranks in other formats,
+    """The speed of a model that is laid out for its memory; `sibling` is that of these ranks in other formats,
     `kernels` the name under which they are measured, if not its engine's. Its work is computed once for all GPUs."""
     laid_out, engine = serving.laid_out, serving.engine
     precision, layout = laid_out.precision, laid_out.layout

@@ -249,7 +249,7 @@ def demand(
     sibling: Demand | None = None,
 ) -> Demand:
     """Work of one rank of a stage, in one piece or several, its weights stored as in an engine's files; `states` gives
-    bytes of recurrent state; `like` is a demand of this rank in other formats."""
+    bytes of recurrent state; `sibling` is a demand of this rank in other formats."""
     whole, rank = unrolled(whole), unrolled(rank)
     done = sibling or computed(whole, rank, layout, *stage, states=states)
     pieces = file(whole, precision, rank)
