@@ -20,7 +20,7 @@ from calc.text import MAX_CHARACTERS, parse_config, parse_value
 from calc.time import StepComparison, compared_steps
 from calc.time.step_report import step_time_of
 from calc.time.time_report import time_report
-from calc.training import Together
+from calc.training import CombinedLever
 from cli.options import (
     Parser,
     add_cluster,
@@ -171,7 +171,7 @@ def served(arguments: argparse.Namespace) -> str:
 
 def run(
     arguments: argparse.Namespace,
-) -> tuple[Report | TrainingReport | StepComparison, Times | None, dict[str, Together]]:
+) -> tuple[Report | TrainingReport | StepComparison, Times | None, dict[str, CombinedLever]]:
     """The report, its times where they are asked for, and for its table how many GPUs do with which changes; steps side
     by side where others are given."""
     if not arguments.other_steps:
@@ -192,7 +192,7 @@ def trained(config: dict[str, Any], arguments: argparse.Namespace) -> TrainingRe
     return run_training(config, given, chosen_gpus(arguments.gpu))
 
 
-def run_one(arguments: argparse.Namespace) -> tuple[Report | TrainingReport, Times | None, dict[str, Together]]:
+def run_one(arguments: argparse.Namespace) -> tuple[Report | TrainingReport, Times | None, dict[str, CombinedLever]]:
     given, config = vars(arguments), chosen_config(arguments)
     check_options(given)
     gpus, cluster = chosen_gpus(arguments.gpu), stated_cluster(given)
@@ -239,7 +239,7 @@ def chosen_engine(given: dict[str, Any]) -> Engine:
     return engine(filled(engine.options_type, given), draft)
 
 
-def written(result: Report | TrainingReport | StepComparison, others: dict[str, Together]) -> str:
+def written(result: Report | TrainingReport | StepComparison, others: dict[str, CombinedLever]) -> str:
     if isinstance(result, StepComparison):
         return steps_table(result)
     return training_table(result, others) if isinstance(result, TrainingReport) else table(result)

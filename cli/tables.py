@@ -5,12 +5,12 @@ from dataclasses import asdict
 
 from calc import Layout, Report, TrainingReport
 from calc.errors import printable
-from calc.serving.levers import spelled
+from calc.serving.levers import layout_label
 from calc.time import ComparedStep, Estimate, StepComparison
 from calc.time.objective_time import ObjectiveTime
 from calc.time.step_report import TrainingTimeReport
 from calc.time.time_report import TimeReport
-from calc.training import PHASE_NAMES, RolloutReport, Together
+from calc.training import PHASE_NAMES, CombinedLever, RolloutReport
 from calc.units import GIB, four_digits
 
 NOTHING = "-"
@@ -63,10 +63,10 @@ def described(layout: Layout | None) -> str:
     """A layout in a word, as pages say it."""
     if layout is None:
         return ""
-    return spelled(layout) if layout.gpus > 1 else "one GPU"
+    return layout_label(layout) if layout.gpus > 1 else "one GPU"
 
 
-def training_table(r: TrainingReport, spread: Mapping[str, Together]) -> str:
+def training_table(r: TrainingReport, spread: Mapping[str, CombinedLever]) -> str:
     """The report for reading. `spread` says of GPUs on which none do as it is how many do with which changes."""
     m = r.memory
     lines = [printable(r.model), "", f"{'parameters':24}{r.parameters.total:>22,}"]

@@ -16,12 +16,12 @@ from calc.training import (
     TRAINERS,
     WIDTH,
     Colocation,
+    CombinedLever,
     Method,
     MethodName,
     Objective,
     Recipe,
     RecipeName,
-    Together,
     Trainer,
     Training,
     TrainingLayout,
@@ -156,7 +156,7 @@ def objective_of(given: Mapping[str, Any], loss: MethodName | None, trainer: Tra
     return objective
 
 
-def spread(config: Mapping[str, Any], report: TrainingReport) -> dict[str, Together]:
+def spread(config: Mapping[str, Any], report: TrainingReport) -> dict[str, CombinedLever]:
     """Number of GPUs that do, and the changes, where none do as it is: by GPU."""
     scenario = report.scenario
     if scenario.colocation is not None:

@@ -19,7 +19,7 @@ from calc.formats.scheme import ModuleNames
 from calc.hardware.computer import Computer
 from calc.serving.engines.vllm.options import changes
 from calc.time.efficiency import Conditions, efficiency, row
-from calc.training.layout import AtWork, peak_turns, turns
+from calc.training.layout import PieceAtWork, peak_turns, turns
 from pages import parts
 from pages.parts.inputs.lists import gpu_label
 from pages.parts.inputs.second_model import drafts, teachers
@@ -120,7 +120,7 @@ def test_a_long_schedule_is_not_remembered():
 def test_turns_at_which_as_much_or_more_waits_are_left_out():
     """By the definition, of all pairs of turns."""
 
-    def more(other: AtWork, turn: AtWork) -> bool:
+    def more(other: PieceAtWork, turn: PieceAtWork) -> bool:
         same = other[:2] == turn[:2] and other.waiting != turn.waiting
         return same and all(a >= b for a, b in zip(other.waiting, turn.waiting, strict=True))
 

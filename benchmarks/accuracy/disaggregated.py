@@ -15,7 +15,7 @@ from benchmarks.accuracy.judged import grouped, left_out_in_turn, rows_of, summa
 from benchmarks.accuracy.served import CHUNK, DRAWN, ROWS, Server, name_of, precision_of, speed
 from calc import Architecture
 from calc.hardware.gpus import gpus
-from calc.time.disaggregated import Disaggregated, between
+from calc.time.disaggregated import Disaggregated, both_ends
 from calc.time.estimate import End
 from calc.time.roofline import machine
 from calc.time.serving_time import FullServer, Speed
@@ -77,7 +77,7 @@ def serve(row: Mapping[str, Any], prefill: Speed, decode: Speed) -> Server:
         apart = deployment(*ends)
         return 1000 * apart.token(apart.running(users)).item()
 
-    return Server(row, between(token), between(lambda *ends: 1000 * deployment(*ends).first_token(users).item()))
+    return Server(row, both_ends(token), both_ends(lambda *ends: 1000 * deployment(*ends).first_token(users).item()))
 
 
 def main() -> None:

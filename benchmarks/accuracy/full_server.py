@@ -14,7 +14,7 @@ from calc.model.feedforward import MoE
 from calc.serving.engines import ENGINES
 from calc.serving.kv_cache import bytes_per_token, growth, window_bytes
 from calc.time.estimate import End, Estimate
-from calc.time.serving_time import Speed, share_of
+from calc.time.serving_time import Speed, largest_share
 from calc.time.time_operations import Forward, decode, prefill
 from calc.units import GIB
 
@@ -81,7 +81,7 @@ def full_rate(case: Case) -> Estimate | None:
 def round_of(run: Speed, batch: int, prompt: int, output: int, end: End) -> float:
     """Seconds in which each of the sequences gets all its tokens: passes that take prompts as far as they have room,
     which come together since all are equally long, and passes of nothing but decode."""
-    here, context = share_of(batch, run.layout.dp), prompt + output // 2
+    here, context = largest_share(batch, run.layout.dp), prompt + output // 2
     tokens = min(max(LEAST_TOKENS, ceil(here * (1 + prompt / output))), MOST_TOKENS)
     passes = min(output, here * prompt / max(1, tokens - here))
     prompts = mixed(decode(here, context), prefill(here / passes, prompt))

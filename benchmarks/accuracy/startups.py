@@ -28,13 +28,13 @@ from calc.serving.engines.vllm.options import VLLMOptions, holds
 from calc.serving.engines.vllm.working_memory import GRAPH_SIZES, LEAST_GRAPHS, Graphs, graphs_gib
 from calc.serving.memory import Allocation, Serving
 from calc.serving.report import laid_out_report
-from calc.serving.verdict import Word, verdict_word
+from calc.serving.verdict import VerdictWord, verdict_word
 from calc.units import GIB
 from presets import gpus, models
 
 DRAFTS = {None: "none", "mtp": "mtp"}
 """`speculative` of a row -> the option; other drafts are models that a row does not name."""
-NO: tuple[Word, ...] = ("does not fit", "does not run")
+NO: tuple[VerdictWord, ...] = ("does not fit", "does not run")
 NIM = {"1.12.2": "0.10.0", "2.0.12": "0.27.1"}
 """Releases of NVIDIA's container -> the vLLM in it, as its log says ("Initializing a V0 LLM engine (v0.10.0)")."""
 GUESSED = 3
@@ -409,7 +409,7 @@ STATED: dict[str, dict[str, float]] = {
 dsr1_fp8_b200.sh at 432945d has these for four. Without them SGLang takes 85 % of a B200, which the weights exceed."""
 
 
-def verdict_of(row: Mapping[str, Any], configs: Mapping[str, Any]) -> tuple[Word, str]:
+def verdict_of(row: Mapping[str, Any], configs: Mapping[str, Any]) -> tuple[VerdictWord, str]:
     """Our word on a start with its own flags, and why."""
     engine: VLLM | SGLang | TensorRTLLM
     asked = {"preset": row["model"]} if row.get("ask") == "preset" else row
@@ -459,7 +459,7 @@ class Judged(NamedTuple):
     """A configuration that starts, or does not, and our word on it."""
 
     row: Mapping[str, Any]
-    word: Word
+    word: VerdictWord
     why: str
 
     @property

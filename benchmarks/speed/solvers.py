@@ -76,7 +76,7 @@ def slow_remedy(allocation: Allocation) -> object:
     if memory.weights + memory.vision + memory.kv_cache > allocation.gpu.usable_bytes:
         return None
     remedies = engine.remedies(allocation.limits, allocation.workload)
-    return next((one for one in remedies if allocation.under(engine.with_options(**one)).surely_fits), None)
+    return next((one for one in remedies if allocation.with_engine(engine.with_options(**one)).surely_fits), None)
 
 
 def compared(name: str, kinds: list[GPU]) -> Iterator[tuple[str, object, object]]:

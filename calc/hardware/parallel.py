@@ -39,7 +39,7 @@ class Degrees(Frozen):
     def slices(self) -> int:
         return max(1, self.tp * self.dp // self.ep)
 
-    def of_degree(self, tp: int) -> Self:
+    def with_degree(self, tp: int) -> Self:
         """The layout over other tensor-parallel ranks; experts stay as spread as they are."""
         return self.model_copy(update={"tp": tp, "ep": max(1, tp * self.dp // self.slices) if self.ep > 1 else 1})
 
@@ -52,7 +52,7 @@ class Degrees(Frozen):
         if (message := self.undivided(architecture)) is not None:
 
             def allowed(tp: int) -> bool:
-                return self.of_degree(tp).undivided(architecture) is None
+                return self.with_degree(tp).undivided(architecture) is None
 
             raise ConfigError(message, "tp", nearest(self.tp, allowed))
         for refusal in self.unspread(architecture):

@@ -22,7 +22,7 @@ from calc.quantizing.files import bitsandbytes, llama_cpp, mlx, mlx_bytes, model
 from calc.quantizing.task import Conversion, Draft, HeldPart, QuantizingPhase
 from calc.serving.engines import ENGINES
 from calc.serving.engines.rules import Question
-from calc.serving.verdict import Word
+from calc.serving.verdict import VerdictWord
 from calc.units import GIB
 
 TORCH: frozenset[Platform] = frozenset({"cuda", "rocm"})
@@ -96,7 +96,7 @@ class QuantizingVerdict(Frozen):
     """One GPU of a kind against the phase that needs most. Bytes."""
 
     gpu: str
-    verdict: Word
+    verdict: VerdictWord
     usable: int
     reason: Message
 
@@ -215,7 +215,7 @@ def overhead(gpu: int, recipe: QuantizingRecipe) -> tuple[int, int]:
 def judged(gpu: GPU, required: int, low: int, high: int, recipe: QuantizingRecipe) -> QuantizingVerdict:
     """Whether one GPU of a kind holds the tensors and the overhead."""
     left = gpu.usable_bytes - required
-    word: Word = "fits" if left >= high else "tight" if left >= low else "does not fit"
+    word: VerdictWord = "fits" if left >= high else "tight" if left >= low else "does not fit"
     reason = left_for_overhead(left, low, high)
     if recipe.platforms is None:
         word, reason = "fits", Message("It runs on the CPU and needs no GPU.")

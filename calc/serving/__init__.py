@@ -4,6 +4,6 @@
 from calc.serving.kv_cache import bytes_per_token, growth
 from calc.serving.levers import Lever, levers
 from calc.serving.memory import MOST_TOKENS, KVBudget, Memory, Serving
-from calc.serving.report import KVCache, Report, laid_out_report, placed
-from calc.serving.verdict import WORDS, Verdict, Word
+from calc.serving.report import KVCache, Report, laid_out_report, within_positions
+from calc.serving.verdict import VERDICT_WORDS, Verdict, VerdictWord
 from calc.serving.workload import Workload

@@ -13,21 +13,21 @@ from calc.serving.engines.engine import Engine
 from calc.serving.engines.rules import Question
 from calc.serving.fewest import fewest_gpus
 from calc.serving.memory import Allocation, Serving
-from calc.serving.verdict import WORDS, Word, max_batch, max_context, remedy, verdict_word
+from calc.serving.verdict import VERDICT_WORDS, VerdictWord, max_batch, max_context, remedy, verdict_word
 from calc.serving.workload import Workload
 
-WORK = Workload.model_fields.keys()
-ANYWHERE: tuple[WeightFormat, ...] = ("bf16", "int8-gptq", "int4-gptq")
-"""Formats that have kernels on GPUs on which others have none."""
+WORKLOAD_FIELDS = Workload.model_fields.keys()
+PORTABLE_FORMATS: tuple[WeightFormat, ...] = ("bf16", "int8-gptq", "int4-gptq")
+"""Formats with kernels on GPUs that have none for others."""
 LEAST_CONTEXT = 1024
 """Tokens. Nobody is helped by a shorter context."""
 
 
-class Way(Frozen):
-    """One layout of a model over some equal GPUs."""
+class LayoutVerdict(Frozen):
+    """A layout of a model over some equal GPUs, and how it does."""
 
     layout: Layout
-    verdict: Word
+    verdict: VerdictWord
     spare: int  # bytes on the most loaded GPU; below zero, what is missing there
     max_batch: int | None  # sequences at this context; None: no limit
 
@@ -79,7 +79,7 @@ class Setting:
         if self.layout.gpus != before.layout.gpus:
             yield Message("{n:,} GPUs", n=self.layout.gpus)
         if self.layout != before.layout:
-            yield Message("{layout}", layout=spelled(self.layout))
+            yield Message("{layout}", layout=layout_label(self.layout))
         if "kv" in changes:
             yield Message("KV cache in {kv}", kv=self.precision.kv)
         if "batch" in changes:
@@ -90,12 +90,12 @@ class Setting:
             yield Message("Weights in {weights}", weights=self.precision.weights)
 
 
-def spelled(layout: Layout) -> str:
-    """A layout in a word: TP 8; DP 8 + EP 8; TP 4 + PP 2."""
+def layout_label(layout: Layout) -> str:
+    """Degrees of a layout as text: TP 8; DP 8 + EP 8; TP 4 + PP 2."""
     return " + ".join(f"{name.upper()} {n}" for name, n in layout if n > 1) or "TP 1"
 
 
-def ways(gpu: GPU, serving: Serving, workload: Workload, gpus: int) -> tuple[Way, ...]:
+def layout_verdicts(gpu: GPU, serving: Serving, workload: Workload, gpus: int) -> tuple[LayoutVerdict, ...]:
     """Every layout over so many GPUs that the engine takes, the best first: one that fits; of these the one with fewer
     pipeline stages, since each waits for the one before; of these the one that holds more sequences."""
     by_layout = []
@@ -105,19 +105,21 @@ def ways(gpu: GPU, serving: Serving, workload: Workload, gpus: int) -> tuple[Way
             continue
         layout = shape.model_copy(update={"pp": stages})
         if serving.accepts(layout):
-            allocation = serving.spread(layout).on(gpu, workload)
+            allocation = serving.with_accepted_layout(layout).on(gpu, workload)
             most = max_batch(allocation, shape.dp)
             by_layout.append(
-                Way(layout=layout, verdict=verdict_word(allocation), spare=allocation.spare, max_batch=most)
+                LayoutVerdict(layout=layout, verdict=verdict_word(allocation), spare=allocation.spare, max_batch=most)
             )
 
-    def order(way: Way) -> tuple[int, int, int, int]:
-        return WORDS.index(way.verdict), way.layout.pp, -(way.max_batch or 2**62), way.layout.dp
+    def order(way: LayoutVerdict) -> tuple[int, int, int, int]:
+        return VERDICT_WORDS.index(way.verdict), way.layout.pp, -(way.max_batch or 2**62), way.layout.dp
 
     return tuple(sorted(by_layout, key=order))
 
 
-def spread(gpus: Sequence[GPU], serving: Serving, workload: Workload, num_gpus: int, layout: Layout | None) -> Layout:
+def chosen_layout(
+    gpus: Sequence[GPU], serving: Serving, workload: Workload, num_gpus: int, layout: Layout | None
+) -> Layout:
     """Layout of a model on so many GPUs: as asked, else the one that does best on the smallest of `gpus` where one
     fits, or on the largest. Raises ConfigError where the two disagree, or there is no way."""
     if layout is not None:
@@ -131,31 +133,31 @@ def spread(gpus: Sequence[GPU], serving: Serving, workload: Workload, num_gpus: 
             )
         return layout
     *smaller, largest = sorted(gpus, key=lambda gpu: gpu.usable_bytes)
-    layouts = ways(largest, serving, workload, num_gpus)
+    layouts = layout_verdicts(largest, serving, workload, num_gpus)
     if not layouts:
-        most = serving.architecture.num_layers
+        counts = num_gpus - 1, serving.architecture.num_layers, 8 * (num_gpus // 8)
         raise ConfigError(
             Message("No layout spreads this model over {n:,} GPUs.", n=num_gpus),
             "num_gpus",
-            [n for n in (num_gpus - 1, most, 8 * (num_gpus // 8)) if n and ways(largest, serving, workload, n)][:1],
+            [n for n in counts if n and layout_verdicts(largest, serving, workload, n)][:1],
         )
     if layouts[0].verdict != "fits":
         return layouts[0].layout
     least = sum(stage.loaded.total for stage in serving.laid_out.stages)
     roomy = (gpu for gpu in smaller if gpu.fewest(least) <= num_gpus)
-    each = (ways(gpu, serving, workload, num_gpus)[0] for gpu in roomy)
+    each = (layout_verdicts(gpu, serving, workload, num_gpus)[0] for gpu in roomy)
     return next((way for way in each if way.verdict == "fits"), layouts[0]).layout
 
 
-class Trials:
-    """Settings of a model tried on one kind of GPU, each once; weights of a format are weighed for all of them."""
+class SettingAllocations:
+    """Allocations of a model on one kind of GPU by setting, each computed once; weights once for each format."""
 
     def __init__(self, gpu: GPU, serving: Serving) -> None:
         self.gpu, self.serving = gpu, serving
         self.formats = {serving.precision: serving}
         self.known = dict[Setting, Allocation | None]()
 
-    def of(self, setting: Setting) -> Allocation | None:
+    def allocation(self, setting: Setting) -> Allocation | None:
         """Allocation with a setting; None where the engine does not take it."""
         serving, precision = self.serving, setting.precision
         if setting in self.known:
@@ -163,7 +165,7 @@ class Trials:
         try:
             if precision not in self.formats:
                 model = serving.architecture, serving.engine, precision, setting.layout, serving.overhead
-                self.formats[precision] = Serving.of(*model, like=serving)
+                self.formats[precision] = Serving.of(*model, sibling=serving)
             changed = self.formats[precision].with_layout(setting.layout)
             changed = changed if setting.engine is serving.engine else changed.with_engine(setting.engine)
             self.known[setting] = changed.on(self.gpu, setting.workload)
@@ -178,11 +180,11 @@ def levers(gpu: GPU, serving: Serving, workload: Workload, checkpoint: Native) -
     can't read sequences so long."""
     serving.engine.check(Question(serving.architecture, workload=workload))
     now = Setting(serving.engine, serving.precision, serving.layout, workload, checkpoint)
-    trials, before = Trials(gpu, serving), serving.on(gpu, workload)
+    allocations, before = SettingAllocations(gpu, serving), serving.on(gpu, workload)
 
-    def that_fit(settings: Iterable[Setting]) -> Iterator[Lever]:
+    def fitting(settings: Iterable[Setting]) -> Iterator[Lever]:
         for setting in settings:
-            after = trials.of(setting)
+            after = allocations.allocation(setting)
             if after is not None and verdict_word(after) == "fits":
                 yield Lever(
                     what=tuple(setting.sentences(now)),
@@ -192,26 +194,25 @@ def levers(gpu: GPU, serving: Serving, workload: Workload, checkpoint: Native) -
                     gpus=setting.layout.gpus,
                 )
 
-    does = tuple(that_fit(alone(before, now, trials)))
-    if all(lever.changes.keys() & WORK for lever in does):
-        does = (*that_fit(together(now, trials)), *does)
+    fits = tuple(fitting(single_changes(before, now, allocations)))
+    if all(lever.changes.keys() & WORKLOAD_FIELDS for lever in fits):
+        fits = (*fitting(double_changes(now, allocations)), *fits)
     more = fewest_gpus(gpu, serving, workload)
     if more is not None and more.gpus > serving.layout.gpus:
-        does += tuple(that_fit([replace(now, layout=more)]))
-    return does
+        fits += tuple(fitting([replace(now, layout=more)]))
+    return fits
 
 
-def alone(before: Allocation, now: Setting, trials: Trials) -> Iterator[Setting]:
-    """One change each: flags, the best other layout, a smaller cache, smaller weights, fewer users, a shorter
-    context."""
+def single_changes(before: Allocation, now: Setting, allocations: SettingAllocations) -> Iterator[Setting]:
+    """Settings that differ in one thing: flags, layout, a smaller cache, smaller weights, fewer users, less context."""
     serving, workload = before.serving, now.workload
     if (flags := remedy(before)) is not None:
         yield replace(now, engine=now.engine.with_options(**flags))
-    for way in ways(before.gpu, serving, workload, now.layout.gpus)[:1]:
+    for way in layout_verdicts(before.gpu, serving, workload, now.layout.gpus)[:1]:
         if way.layout != now.layout:
             yield replace(now, layout=way.layout)
     yield from smaller_caches(now)
-    yield from smaller_weights(now, trials) if before.refusal is None else other_weights(now)
+    yield from smaller_weights(now, allocations) if before.refusal is None else other_weights(now)
     fewer, shorter = max_batch(before, now.layout.dp), max_context(before)
     if fewer is not None and 1 <= fewer < workload.batch:
         yield replace(now, workload=workload.model_copy(update={"batch": fewer}))
@@ -219,13 +220,13 @@ def alone(before: Allocation, now: Setting, trials: Trials) -> Iterator[Setting]
         yield replace(now, workload=workload.model_copy(update={"context": shorter}))
 
 
-def together(now: Setting, trials: Trials) -> Iterator[Setting]:
-    """Two changes each: smaller weights, or a smaller cache, in the layout that is best then; both of them."""
-    weights, caches = list(smaller_weights(now, trials)), list(smaller_caches(now))
+def double_changes(now: Setting, allocations: SettingAllocations) -> Iterator[Setting]:
+    """Settings that differ in two things: smaller weights, or a smaller cache, in the layout then best; or both."""
+    weights, caches = list(smaller_weights(now, allocations)), list(smaller_caches(now))
     for setting in [*caches, *weights]:
-        changed = trials.of(setting)
+        changed = allocations.allocation(setting)
         if changed is not None:
-            for way in ways(trials.gpu, changed.serving, now.workload, now.layout.gpus)[:1]:
+            for way in layout_verdicts(allocations.gpu, changed.serving, now.workload, now.layout.gpus)[:1]:
                 yield replace(setting, layout=way.layout)
     for setting in weights:
         for cache in caches:
@@ -234,26 +235,25 @@ def together(now: Setting, trials: Trials) -> Iterator[Setting]:
 
 
 def smaller_caches(now: Setting) -> Iterator[Setting]:
-    """The cache in each smaller format that the engine has."""
+    """Settings with the cache in each smaller format that the engine has."""
     for kv in now.engine.cache_formats:
         if CACHE_BITS[kv] < CACHE_BITS[now.precision.kv]:
             yield replace(now, precision=now.precision.model_copy(update={"kv": kv}))
 
 
 def other_weights(now: Setting) -> Iterator[Setting]:
-    """The weights in each other usual format, the largest first, where the engine does not run those asked for."""
-    for weights in dict.fromkeys((*ANYWHERE, *now.engine.weight_formats)):
+    """Settings with the weights in each other usual format, the largest first, for an engine that refuses this one."""
+    for weights in dict.fromkeys((*PORTABLE_FORMATS, *now.engine.weight_formats)):
         if weights != now.precision.weights:
             yield now.with_weights(weights)
 
 
-def smaller_weights(now: Setting, trials: Trials) -> Iterator[Setting]:
-    """The weights in each smaller usual format that the engine runs on the GPU; where it runs none of them, in those
-    that have kernels anywhere."""
-    for formats in (now.engine.weight_formats, ANYWHERE):
+def smaller_weights(now: Setting, allocations: SettingAllocations) -> Iterator[Setting]:
+    """Settings with weights in each smaller format that the engine runs on the GPU; if none, in portable formats."""
+    for formats in (now.engine.weight_formats, PORTABLE_FORMATS):
         settings = [now.with_weights(weights) for weights in formats]
-        tried = ((setting, trials.of(setting)) for setting in settings)
+        tried = ((setting, allocations.allocation(setting)) for setting in settings)
         running = [(setting, after) for setting, after in tried if after is not None and after.refusal is None]
         if running:
-            yield from (setting for setting, after in running if after.serving.weights < trials.serving.weights)
+            yield from (setting for setting, after in running if after.serving.weights < allocations.serving.weights)
             return

@@ -184,7 +184,7 @@ class Requirements:
 
     @cached_property
     def at_start(self) -> tuple[StageAtStart, ...]:
-        """Memory on each stage when an engine starts, whatever the workload."""
+        """Memory on each stage when an engine starts; it does not depend on the workload."""
         stages, engine, pool = self.laid_out.stages, self.engine, self.pool
 
         def of(index: int) -> StageAtStart:
@@ -195,7 +195,7 @@ class Requirements:
         return self.laid_out.of_each_stage(of)
 
     def stage(self, index: int, workload: Workload) -> StageMemory:
-        """One GPU of a stage, at its peak; what fits is looked for among the same lengths whatever is asked."""
+        """Memory of one GPU of a stage at its peak; remembered, for searches of what fits ask for equal lengths."""
         if (index, workload) not in self.stages:
             self.stages[index, workload] = self.stage_at_peak(index, workload)
         return self.stages[index, workload]
@@ -260,15 +260,15 @@ class Serving:
         engine: Engine,
         layout: Layout,
         overhead: Overhead,
-        others: "dict[Layout, Serving] | None" = None,
+        layouts: "dict[Layout, Serving] | None" = None,
     ) -> None:
-        """A layout that the engine takes; `others` are those of the same under its flags."""
+        """`layout` is one that the engine accepts; `layouts` are other layouts of the model under these flags."""
         self.ranks, self.engine, self.layout, self.overhead = ranks, engine, layout, overhead
         self.architecture, self.precision = ranks.architecture, ranks.precision
         self.weighing = ranks.of(layout)
-        self.layouts = {} if others is None else others
+        self.layouts = {} if layouts is None else layouts
         self.known_requirements = dict[tuple[Hashable, ...], Requirements]()
-        self.known_answers = dict[tuple[tuple[Hashable, ...], Hashable], Any]()
+        self.remembered_answers = dict[tuple[tuple[Hashable, ...], Hashable], Any]()
         """The largest context or batch that a GPU holds, whatever is asked of it, and the least change with which it
         holds a workload, by what the engine reads of it."""
         self.known_fewest = dict[tuple[Hashable, ...], dict[Workload, tuple[float, ...]]]()
@@ -284,12 +284,12 @@ class Serving:
         precision: Precision,
         layout: Layout,
         overhead: Overhead,
-        like: "Serving | None" = None,
+        sibling: "Serving | None" = None,
     ) -> "Serving":
-        """`like` is the same under this engine in other formats: ranks and passes are laid out once for both. Raises
+        """The model laid out; `sibling` has it in other formats under this engine, and shares ranks and passes. Raises
         ConfigError where the engine does not take the model so."""
         engine.check(Question(architecture, precision, layout))
-        ranks = RankWeights(architecture, engine, precision, None if like is None else like.ranks)
+        ranks = RankWeights(architecture, engine, precision, None if sibling is None else sibling.ranks)
         return cls(ranks, engine, layout, overhead)
 
     @cached_property
@@ -305,16 +305,17 @@ class Serving:
     def outweighs(self, gpu: GPU) -> bool:
         """Whether weights alone, as stored, are more than the GPUs of all stages have: no engine loads fewer bytes of
         what it does not leave on the host."""
-        return not self.engine.offloads and self.weighing.stored > self.layout.pp * self.engine.set_up(gpu).usable_bytes
+        usable = self.layout.pp * self.engine.usable_gpu(gpu).usable_bytes
+        return not self.engine.offloads and self.weighing.stored > usable
 
     def with_layout(self, layout: Layout) -> "Serving":
         """The model in another layout. Raises ConfigError where the engine does not accept it."""
         if layout != self.layout and layout not in self.layouts:
             self.engine.check(Question(self.architecture, self.precision, layout))
-        return self.spread(layout)
+        return self.with_accepted_layout(layout)
 
-    def spread(self, layout: Layout) -> "Serving":
-        """The model in another layout, which the engine is known to accept; laid out once."""
+    def with_accepted_layout(self, layout: Layout) -> "Serving":
+        """The model in another layout that the engine is known to accept; laid out once."""
         if layout == self.layout:
             return self
         self.layouts.setdefault(self.layout, self)
@@ -329,9 +330,9 @@ class Serving:
 
     @cached_property
     def least_stored(self) -> list[tuple[Layout, LayerBytes]]:
-        """The ways to share every layer that the engine takes, with what each rank stores at least."""
+        """Divisions of every layer over ranks that the engine accepts, with the least bytes stored on a rank."""
         accepted = [shape for shape in shapes(self.architecture) if self.accepts(shape)]
-        return [(shape, self.weighing.divided(shape)) for shape in accepted]
+        return [(shape, self.weighing.least_stored_bytes(shape)) for shape in accepted]
 
     def with_engine(self, engine: Engine) -> "Serving":
         """The model under other flags. Raises ConfigError where they do not go together."""
@@ -348,12 +349,12 @@ class Serving:
 
     def on(self, gpu: GPU, workload: Workload) -> "Allocation":
         """Allocation on a GPU of this kind, of the data-parallel copy with the most sequences."""
-        gpu = self.engine.set_up(gpu)
+        gpu = self.engine.usable_gpu(gpu)
         return Allocation(self.for_gpu(gpu), gpu, workload.of_copy(self.layout.dp))
 
     def requirements_on(self, gpu: GPU, limits: Limits) -> Requirements:
         """Needs on GPUs with the kernels and links of this one, under these limits."""
-        key = *self.engine.kernels_on(gpu), limits
+        key = *self.engine.kernel_key(gpu), limits
         if (known := self.known_requirements.get(key)) is not None:
             return known
         cache, usual = self.ranks.start(self.engine, self.layout, gpu, limits)
@@ -369,7 +370,7 @@ class Allocation:
         """`requested` is the model under its flags, before the engine decides for this workload what they leave to
         it."""
         self.requested, self.gpu, self.workload = requested, gpu, workload
-        engine = requested.engine.settled(requested.laid_out, gpu, workload, requested.overhead)
+        engine = requested.engine.with_own_options(requested.laid_out, gpu, workload, requested.overhead)
         self.serving = serving = requested if engine is requested.engine else requested.with_engine(engine)
         self.limits: Limits = engine.limits(workload, gpu, serving.architecture, serving.layout)
         self.requirements = serving.requirements_on(gpu, self.limits)
@@ -379,11 +380,11 @@ class Allocation:
         """The ranges of this GPU and layout where none are stated."""
         return self.serving.engine.overhead_on(self.gpu, self.serving.laid_out, self.limits)
 
-    def at(self, **change: int) -> "Allocation":
+    def with_workload(self, **change: int) -> "Allocation":
         """The allocation for another batch or context."""
         return Allocation(self.requested, self.gpu, self.workload.model_copy(update=change))
 
-    def under(self, engine: Engine) -> "Allocation":
+    def with_engine(self, engine: Engine) -> "Allocation":
         return Allocation(self.serving.with_engine(engine), self.gpu, self.workload)
 
     @property
@@ -421,11 +422,11 @@ class Allocation:
 
     @property
     def most_loaded(self) -> int:
-        """Number of the stage whose GPUs have the least to spare."""
-        return 0 if len(self.stages) == 1 else min(range(len(self.stages)), key=self.spare_of)
+        """Number of the pipeline stage with the least headroom."""
+        return 0 if len(self.stages) == 1 else min(range(len(self.stages)), key=self.spare_on_stage)
 
-    def spare_of(self, index: int) -> int:
-        """Bytes that stay free on a stage besides what is required."""
+    def spare_on_stage(self, index: int) -> int:
+        """Headroom of a GPU of a stage in bytes; negative by how much it is short."""
         memory = self.stages[index].memory
         if self.sets_aside:
             budget = self.room(MIDDLE).budgets[index]
@@ -435,7 +436,7 @@ class Allocation:
 
     @property
     def spare(self) -> int:
-        return self.spare_of(self.most_loaded)
+        return self.spare_on_stage(self.most_loaded)
 
     @property
     def memory(self) -> Memory:
@@ -447,7 +448,7 @@ class Allocation:
         return self.memory.total + self.spare
 
     def fits(self, end: int) -> bool:
-        """Whether it starts and holds every sequence, at an end of the overhead's range."""
+        """Whether the engine starts and holds every sequence, at an end of the overhead's range."""
         if not self.accepted:
             return False
         if self.sets_aside:
@@ -460,15 +461,14 @@ class Allocation:
 
     @property
     def surely_fits(self) -> bool:
-        """A cache that the engine sets aside holds the sequences that it prints, in the middle of the range; whether it
-        starts at all must be sure."""
+        """Whether it fits at the high end of the overhead's range; with an engine that sets its cache aside, whether it
+        starts there, and in the middle of the range its cache holds every sequence, as the engine prints it."""
         if not self.sets_aside:
             return self.fits(HIGH)
         return self.starts(HIGH) and self.accepted and self.concurrency(MIDDLE) >= self.workload.batch
 
     def least_memory(self, end: int) -> int:
-        """Bytes that the most loaded stage holds at least, before its forward pass is planned, at an end of the
-        overhead's range."""
+        """Lower bound of the most loaded GPU's bytes without a pass, at an end of the overhead's range."""
         batch, context, cache, serving = self.workload.batch, self.workload.context, self.cache, self.serving
 
         def of_stage(index: int) -> int:
@@ -503,9 +503,9 @@ class Allocation:
             return inf
         return min(pool.concurrency(room.blocks, self.workload.context), pool.most_requests(room.available))
 
-    def longest(self, most: int) -> int:
-        """The longest request, up to so many tokens, that the engine accepts; 0 where it does not come to plan a cache:
-        one of stated bytes is planned before it is clear that there is room for it."""
+    def longest_request(self, most: int) -> int:
+        """Tokens of the longest request, up to `most`, that the engine accepts; 0 where it does not come to plan a
+        cache: one of stated bytes is planned before it is clear that there is room for it."""
         pool, room = self.requirements.pool, self.room(MIDDLE)
         if pool is None or self.refusal is not None or not room.blocks:
             return 0
@@ -535,7 +535,7 @@ class Allocation:
         serving, adapters = self.serving, 0
         slots, waiting = serving.engine.adapters
         if slots:
-            (undivided,) = serving.spread(Layout()).laid_out.stages
+            (undivided,) = serving.with_accepted_layout(Layout()).laid_out.stages
             adapters = undivided.loaded.adapters // slots * waiting * serving.layout.gpus
         return HostMemory(gpu=self.gpu.id, reading=files, adapters=adapters, cache=self.host_cache)
 
@@ -565,7 +565,7 @@ class Allocation:
             concurrency=self.concurrency(MIDDLE),
             concurrency_low=self.concurrency(HIGH),
             concurrency_high=self.concurrency(LOW),
-            max_model_len=self.longest(self.serving.architecture.max_positions or MOST_TOKENS),
+            max_model_len=self.longest_request(self.serving.architecture.max_positions or MOST_TOKENS),
             outside_low=roomy.outside,
             outside_high=tight.outside,
         )

@@ -22,7 +22,7 @@ from calc.serving.engines.engine import Engine
 from calc.serving.engines.rules import Question
 from calc.serving.engines.sizes import DeviceBuffers, Limits, LoadedWeights
 from calc.serving.kv_cache import bytes_per_token, cache_bytes, growth, length_bytes, window_bytes
-from calc.serving.levers import spread
+from calc.serving.levers import chosen_layout
 from calc.serving.memory import Allocation, HostMemory, KVBudget, Memory, Serving
 from calc.serving.notebook import gib, page, table
 from calc.serving.verdict import Verdict, judge
@@ -159,7 +159,7 @@ def laid_out_report(
     """A report, and the laid-out model that it is read off: what else is asked about it need not be weighed again.
     `serving` is that of another workload, of the same in all else."""
     architecture = architecture or Architecture.from_config(config)
-    workload, overhead = placed(workload or Workload(), architecture), overhead or Overhead()
+    workload, overhead = within_positions(workload or Workload(), architecture), overhead or Overhead()
     engine = engine or ENGINES[DEFAULT_ENGINE]()
     engine.check(Question(architecture, workload=workload))
     precision = precision or engine.precision(native(config))
@@ -169,7 +169,7 @@ def laid_out_report(
     serving = serving or Serving.of(architecture, engine, precision, first_layout, overhead)
     gpu = kinds[0] if kinds else usual_gpus()[0]
     if num_gpus is not None:
-        serving = serving.with_layout(spread(kinds or [gpu], serving, workload, num_gpus, layout))
+        serving = serving.with_layout(chosen_layout(kinds or [gpu], serving, workload, num_gpus, layout))
     layout, allocations = serving.layout, [serving.on(kind, workload) for kind in kinds]
     first = allocations[0] if allocations else serving.on(gpu, workload)
     whole = serving.laid_out.whole
@@ -193,13 +193,13 @@ def laid_out_report(
         loaded=max((stage.loaded for stage in first.serving.laid_out.stages), key=lambda loaded: loaded.total),
         stages=tuple(stage.memory for stage in first.stages),
         overhead_items=first.stages[first.most_loaded].sizes,
-        by_context={length: first.at(context=length).memory for length in contexts(workload, architecture)},
+        by_context={length: first.with_workload(context=length).memory for length in contexts(workload, architecture)},
         buffers=() if cache is None else tuple(cache.buffers(*lengths)),
         draft_buffers=tuple(guessing),
         kv_budget=tuple(budget for budget in budgets if budget is not None),
         host=tuple(allocation.host_memory(checkpoint.total) for allocation in allocations),
         verdicts=tuple(judge(allocation, serving, workload) for allocation in allocations),
-        assumptions=(*assumptions(serving, first, checkpoint, uncounted(config)), *said_of_draft(guessing)),
+        assumptions=(*assumptions(serving, first, checkpoint, uncounted(config)), *draft_note(guessing)),
         scenario=ServingScenario(
             workload=workload,
             engine=engine.name,
@@ -211,7 +211,7 @@ def laid_out_report(
     )
 
 
-def said_of_draft(buffers: Sequence[DeviceBuffers]) -> Iterable[Message]:
+def draft_note(buffers: Sequence[DeviceBuffers]) -> Iterable[Message]:
     """A sentence on the memory of the draft, which the figures include."""
     on_gpus = [buffer for buffer in buffers if buffer.device != "host"]
     parts = {what: sum(getattr(part, what) for part in on_gpus) / GIB for what in ("model", "context", "compute")}
@@ -223,7 +223,7 @@ def said_of_draft(buffers: Sequence[DeviceBuffers]) -> Iterable[Message]:
         )
 
 
-def said_of_pooling(architecture: Architecture, engine: Engine, limits: Limits) -> Iterable[Message]:
+def pooling_notes(architecture: Architecture, engine: Engine, limits: Limits) -> Iterable[Message]:
     """Memory of a run of a model that makes no tokens, in sentences."""
     if not architecture.pooled:
         return
@@ -248,7 +248,7 @@ def said_of_pooling(architecture: Architecture, engine: Engine, limits: Limits) 
         )
 
 
-def placed(workload: Workload, architecture: Architecture) -> Workload:
+def within_positions(workload: Workload, architecture: Architecture) -> Workload:
     """A workload whose context, where nobody asked for it, is within the model's learned positions. Raises ConfigError
     where its output leaves no prompt of these."""
     most, usual = architecture.learned_positions, Workload.model_fields["context"].default
@@ -327,7 +327,7 @@ def assumptions(
             n=excluded["multi_token_prediction"],
         )
     yield from engine.left_out()
-    yield from said_of_pooling(architecture, engine, limits)
+    yield from pooling_notes(architecture, engine, limits)
     if architecture.max_positions is not None and workload.context > architecture.max_positions:
         yield Message(
             "The model was made for {most:,} tokens; {context:,} go beyond that.",

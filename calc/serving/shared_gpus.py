@@ -28,7 +28,7 @@ from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import Launch, ServerStart
 from calc.serving.engines.rules import Question
 from calc.serving.memory import Allocation, Serving
-from calc.serving.report import placed
+from calc.serving.report import within_positions
 from calc.serving.verdict import reason
 from calc.serving.workload import Workload
 from calc.units import GIB
@@ -58,7 +58,7 @@ class Neighbour(Frozen):
     def read(cls, text: str) -> "Neighbour":
         """Raises ConfigError."""
         model, *pairs = text.split(",")
-        stated = dict(map(pair, pairs))
+        stated = dict(map(stated_field, pairs))
         return cls(model=model, weights=stated.pop(WEIGHTS, None), workload=made(Workload, stated))
 
     @property
@@ -70,7 +70,7 @@ class Neighbour(Frozen):
         return ",".join([self.model, *changed])
 
 
-def pair(text: str) -> tuple[str, Any]:
+def stated_field(text: str) -> tuple[str, Any]:
     """Field and value that follow a model. Raises ConfigError."""
     name, equals, value = text.partition("=")
     if not equals or name not in SETTABLE or (name == WEIGHTS and value not in WEIGHT_FORMATS):
@@ -240,7 +240,7 @@ def launch(model: str, allocation: Allocation, port: int, *, sleeps: bool) -> La
 def of_server(server: Server, gpu: GPU, layout: Layout, overhead: Overhead) -> Allocation:
     """Allocation of a model with the engine's own share. Raises ConfigError where it can't be laid out so."""
     architecture = Architecture.from_config(server.config)
-    workload = placed(server.workload, architecture)
+    workload = within_positions(server.workload, architecture)
     server.engine.check(Question(architecture, workload=workload))
     precision = server.engine.precision(native(server.config), server.weights, server.kv)
     return Serving.of(architecture, server.engine, precision, layout, overhead).on(gpu, workload)
@@ -256,7 +256,7 @@ def with_share(allocation: Allocation, share: float) -> Allocation:
     """The allocation under another share of the GPU."""
     engine = allocation.serving.engine
     assert engine.share_option is not None
-    return allocation.under(engine.with_options(**{engine.share_option: share}))
+    return allocation.with_engine(engine.with_options(**{engine.share_option: share}))
 
 
 def least_share(allocation: Allocation) -> float | None:

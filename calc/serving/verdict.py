@@ -18,12 +18,12 @@ from calc.serving.memory import MOST_TOKENS, Allocation, Memory, Serving
 from calc.serving.workload import Workload
 from calc.units import GIB, size
 
-Word = Literal["fits", "fits with", "tight", "does not fit", "does not run"]
-WORDS: tuple[Word, ...] = get_args(Word)
-"""Words of a verdict, the best first."""
+VerdictWord = Literal["fits", "fits with", "tight", "does not fit", "does not run"]
+VERDICT_WORDS: tuple[VerdictWord, ...] = get_args(VerdictWord)
+"""Verdicts, the best first."""
 MOST_BATCH = 2**24
-LINES = 4
-"""Lines by which an estimate comes closer."""
+SECANT_STEPS = 4
+"""Steps of the secant method by which an estimate comes closer."""
 T = TypeVar("T")
 ON_HOST = Message(
     "Part of the model lies in the host's memory: how fast it is depends on the host, which My machine asks about."
@@ -42,7 +42,7 @@ class Verdict(Frozen):
 
     gpu: str
     gpus: int
-    verdict: Word
+    verdict: VerdictWord
     flags: tuple[str, ...] = ()  # of the least change that does, where the verdict is `fits with`
     required: int
     usable: int
@@ -75,10 +75,10 @@ def judge(allocation: Allocation, serving: Serving, workload: Workload) -> Verdi
     fewest = None if word == "fits" and serving.layout.gpus == 1 else fewest_gpus(gpu, serving, workload)
     if word == "fits" and (fewest is None or fewest.gpus > serving.layout.gpus):
         fewest = serving.layout  # one, or more copies than the search lays out, which share sequences for stated blocks
-    by_memory, engine = agreeing(allocation, "context", max_context(allocation)), allocation.serving.engine
-    engine = engine if changes is None else engine.with_options(**changes)
+    by_memory = agreeing_limit(allocation, "context", max_context(allocation))
+    engine = allocation.serving.engine if changes is None else allocation.serving.engine.with_options(**changes)
     on_host = engine.leaves_on_host(serving.architecture, serving.layout.gpus)
-    batch = agreeing(allocation, "batch", max_batch(allocation, copies=1))
+    batch = agreeing_limit(allocation, "batch", max_batch(allocation, copies=1))
     limits = [limit for limit in (by_memory, serving.architecture.max_positions) if limit is not None]
     return Verdict(
         gpu=gpu.id,
@@ -102,7 +102,7 @@ def judge(allocation: Allocation, serving: Serving, workload: Workload) -> Verdi
     )
 
 
-def verdict_word(allocation: Allocation) -> Word:
+def verdict_word(allocation: Allocation) -> VerdictWord:
     if allocation.refusal is not None:
         return "does not run"
     return "fits" if allocation.surely_fits else "tight" if allocation.fits(LOW) else "does not fit"
@@ -110,7 +110,7 @@ def verdict_word(allocation: Allocation) -> Word:
 
 def remedy(allocation: Allocation) -> dict[str, object] | None:
     """The least change of options with which it fits; None where no change does."""
-    return once(allocation, ("remedy", allocation.workload), lambda: least_change(allocation))
+    return remembered(allocation, ("remedy", allocation.workload), lambda: least_change(allocation))
 
 
 def least_change(allocation: Allocation) -> dict[str, object] | None:
@@ -119,15 +119,15 @@ def least_change(allocation: Allocation) -> dict[str, object] | None:
     memory, serving, workload = allocation.memory, allocation.serving, allocation.workload
     engine, needed = serving.engine, memory.weights + memory.vision + memory.kv_cache - set_aside(allocation)
 
-    def does(changes: dict[str, object]) -> bool:
-        return allocation.under(engine.with_options(**changes)).surely_fits
+    def fits_with(changes: dict[str, object]) -> bool:
+        return allocation.with_engine(engine.with_options(**changes)).surely_fits
 
     if needed <= allocation.gpu.usable_bytes:
-        for changes in candidates(engine, allocation.limits, workload, does):
-            if does(changes):
+        for changes in candidates(engine, allocation.limits, workload, fits_with):
+            if fits_with(changes):
                 return changes
     offload = engine.offloaded(serving.laid_out, allocation.gpu, workload, serving.overhead)
-    return offload if offload is not None and does(offload) else None
+    return offload if offload is not None and fits_with(offload) else None
 
 
 def set_aside(allocation: Allocation) -> int:
@@ -137,13 +137,13 @@ def set_aside(allocation: Allocation) -> int:
 
 
 def candidates(
-    engine: Engine, limits: Limits, workload: Workload, does: Callable[[dict[str, object]], bool]
+    engine: Engine, limits: Limits, workload: Workload, fits_with: Callable[[dict[str, object]], bool]
 ) -> Iterator[dict[str, object]]:
-    """The engine's remedies, the least first, but for those of which the greatest does not do either. A larger share
-    of the GPU is a kind of its own: it may leave too little outside."""
+    """The engine's remedies, the least first, without kinds of which even the greatest does not help. A larger share of
+    the GPU is a kind of its own: it may leave too little outside."""
     remedies = list(engine.remedies(limits, workload))
     greatest = {engine.share_option in changes: changes for changes in remedies}  # the last of each kind
-    hopeful = {kind for kind in sorted(greatest) if does(greatest[kind])}
+    hopeful = {kind for kind in sorted(greatest) if fits_with(greatest[kind])}
     return (changes for changes in remedies if (engine.share_option in changes) in hopeful)
 
 
@@ -155,23 +155,23 @@ def max_context(allocation: Allocation, most: int = MOST_TOKENS) -> int | None:
     first = workload.generated + 1
 
     def fits(tokens: int) -> bool:
-        return tokens < first or allocation.at(context=tokens).surely_fits
+        return tokens < first or allocation.with_workload(context=tokens).surely_fits
 
     def search() -> int:
         if allocation.sets_aside:
             return largest_near(fits, most, min(most, max(first, allocation.max_cached_context())))
         if fits(most):
             return most
-        if lacks(allocation.at(context=first)):
+        if has_no_room(allocation.with_workload(context=first)):
             return 0
-        return largest(fits, most, max(first, estimate(allocation, "context", most)), step=1)
+        return largest(fits, most, max(first, estimated_limit(allocation, "context", most)), step=1)
 
-    longest = once(allocation, ("context", most, workload.batch, workload.generated), search)
+    longest = remembered(allocation, ("context", most, workload.batch, workload.generated), search)
     return None if longest == most else 0 if longest < first else longest
 
 
-def lacks(allocation: Allocation) -> bool:
-    """Whether a GPU has no room for weights and cache alone."""
+def has_no_room(allocation: Allocation) -> bool:
+    """Whether weights and cache alone are more than a GPU has."""
     return allocation.least_memory(HIGH) > allocation.gpu.usable_bytes
 
 
@@ -183,17 +183,17 @@ def max_batch(allocation: Allocation, copies: int) -> int | None:
     else:
 
         def search() -> int:
-            if lacks(allocation.at(batch=1)):
+            if has_no_room(allocation.with_workload(batch=1)):
                 return 0
-            near = estimate(allocation, "batch", MOST_BATCH)
-            return largest(lambda batch: allocation.at(batch=batch).surely_fits, MOST_BATCH, near, step=1)
+            near = estimated_limit(allocation, "batch", MOST_BATCH)
+            return largest(lambda batch: allocation.with_workload(batch=batch).surely_fits, MOST_BATCH, near, step=1)
 
         workload = allocation.workload
-        largest_batch = once(allocation, ("batch", workload.context, workload.generated), search)
+        largest_batch = remembered(allocation, ("batch", workload.context, workload.generated), search)
     return None if largest_batch == MOST_BATCH else largest_batch * copies
 
 
-def agreeing(allocation: Allocation, axis: Literal["context", "batch"], most: int | None) -> int | None:
+def agreeing_limit(allocation: Allocation, axis: Literal["context", "batch"], most: int | None) -> int | None:
     """The largest amount, `most` by a search, that agrees with the verdict on the requested one. llama.cpp places a
     pass of more sequences or tokens in other gaps (ggml-alloc.c), where it may take some megabytes less: an amount may
     fit although a smaller one does not, and the search finds one of the limits."""
@@ -202,49 +202,49 @@ def agreeing(allocation: Allocation, axis: Literal["context", "batch"], most: in
         return most
     if allocation.surely_fits:
         return requested
-    return largest_near(lambda n: allocation.at(**{axis: n}).surely_fits, requested - 1, requested - 1)
+    return largest_near(lambda n: allocation.with_workload(**{axis: n}).surely_fits, requested - 1, requested - 1)
 
 
-def once(allocation: Allocation, question: Hashable, answer: Callable[[], T]) -> T:
-    """An answer about what a GPU holds, sought once for all GPUs of which the engine reads the same."""
+def remembered(allocation: Allocation, question: Hashable, answer: Callable[[], T]) -> T:
+    """Answer about what a GPU holds, computed once for all GPUs with equal `memory_key`."""
     serving = allocation.requested
-    known, key = serving.known_answers, (serving.engine.reads_of(allocation.gpu), question)
+    known, key = serving.remembered_answers, (serving.engine.memory_key(allocation.gpu), question)
     if key not in known:
         known[key] = answer()
     answered: T = known[key]
     return answered
 
 
-def estimate(allocation: Allocation, axis: Literal["context", "batch"], most: int) -> int:
-    """About how much of it fits: where a line through what is held of two amounts meets what a GPU has, and again from
-    there. Passes grow from some amount on alone, and weights that a GPU takes over from the host hide small ones. Where
-    the engine decides for each amount what stays on the host, as much as with most of it there."""
+def estimated_limit(allocation: Allocation, axis: Literal["context", "batch"], most: int) -> int:
+    """Estimate of the largest batch or context that fits, by the secant method: passes grow only from some amount on,
+    and weights that a GPU takes over from the host hide small ones. Where the engine decides for each amount what stays
+    on the host, the answer with as much there as may be."""
     requested = allocation.requested
     if (roomiest := requested.engine.most_on_host) is not requested.engine:
         there = Allocation(requested.with_engine(roomiest), allocation.gpu, allocation.workload)
         largest_there = max_context(there, most) if axis == "context" else max_batch(there, 1)
         return most - 1 if largest_there is None else max(1, largest_there)
 
-    def over(amount: int) -> int:
-        there = allocation.at(**{axis: amount})
+    def excess_bytes(amount: int) -> int:
+        there = allocation.with_workload(**{axis: amount})
         return max(stage.memory.high for stage in there.stages) - there.gpu.usable_bytes
 
-    def meeting(amount: int, excess: int, slope: float) -> int:
+    def crossing(amount: int, excess: int, slope: float) -> int:
         return min(most - 1, max(1, int(amount - excess / slope))) if slope > 0 else amount
 
     amount = allocation.workload.context if axis == "context" else allocation.workload.batch
-    cached, excess = allocation.memory.kv_cache, over(amount)
-    met = meeting(amount, excess, cached / amount) if cached else most
-    for _ in range(LINES):
-        if met == amount:
+    cached, excess = allocation.memory.kv_cache, excess_bytes(amount)
+    crossed = crossing(amount, excess, cached / amount) if cached else most
+    for _ in range(SECANT_STEPS):
+        if crossed == amount:
             break
-        before, excess_before, amount, excess = amount, excess, met, over(met)
-        met = meeting(amount, excess, (excess - excess_before) / (amount - before))
-    return met
+        before, excess_before, amount, excess = amount, excess, crossed, excess_bytes(crossed)
+        crossed = crossing(amount, excess, (excess - excess_before) / (amount - before))
+    return crossed
 
 
 def reason(allocation: Allocation) -> Message:
-    """Reason for the verdict."""
+    """Reason of the verdict, a sentence."""
     if allocation.refusal is not None:
         return allocation.refusal
     if (sentence := allocation.request_refusal) is not None:
@@ -328,7 +328,7 @@ def reason_at_start(allocation: Allocation) -> Message:
             context=context,
             need=need / batch,
             cache=cache,
-            longest=allocation.longest(MOST_TOKENS),
+            longest=allocation.longest_request(MOST_TOKENS),
         )
     if allocation.fits(LOW) and not allocation.fits(MIDDLE):
         return Message(

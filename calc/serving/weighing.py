@@ -29,7 +29,7 @@ def step_size(limits: Limits, *, last: bool) -> StepSize:
 
 
 class LayerBytes(NamedTuple):
-    """Bytes on a rank: of all layers up to each, of what stands before and behind them, and else on each stage."""
+    """Bytes on a rank: cumulated over the layers, before the first, after the last, and on every stage."""
 
     layers: list[int]
     before: int
@@ -38,14 +38,14 @@ class LayerBytes(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Places of a rank's pieces, by their numbers."""
+    """Numbers of a rank's pieces, by where in the model they are."""
 
-    ends: list[int]
-    """Pieces before the layers and behind them."""
+    outside_layers: list[int]
+    """Pieces before the first layer and after the last."""
     of_kinds: list[list[int]]
     """Pieces of a layer of each kind."""
     kinds: list[int]
-    """The number of each layer's kind: layers of one weigh the same."""
+    """Number of each layer's kind: layers of a kind have equal bytes."""
     firsts: list[int]
     """The first layer of each kind."""
 
@@ -56,11 +56,11 @@ class BlockPeaks(NamedTuple):
     blocks: list[Peak | None]
     """Peak in each block."""
     behind: Peak | None
-    """Peak behind the layers."""
+    """Peak after the last layer."""
 
 
 class Weighing:
-    """The weights of a tensor-parallel rank: of each kind of layer, and of what stands before and behind them."""
+    """Weights of a tensor-parallel rank: of each kind of layer, before the first layer and after the last."""
 
     def __init__(
         self,
@@ -68,16 +68,16 @@ class Weighing:
         whole: Architecture,
         precision: Precision,
         layout: Layout,
-        like: "Weighing | None" = None,
+        sibling: "Weighing | None" = None,
     ) -> None:
-        """`like` is the same rank in other formats: its passes take the same memory where activations are as wide."""
-        self.engine, self.whole, self.precision, self.layout, self.like = engine, whole, precision, layout, like
-        self.rank: Architecture = engine.rank(whole, layout) if like is None else like.rank
-        self.at_ends = dict[tuple[bool, bool], tuple[int, LoadedWeights]]()
+        """`sibling` is this rank in other formats: its passes take equal memory where activations are as wide."""
+        self.engine, self.whole, self.precision, self.layout, self.sibling = engine, whole, precision, layout, sibling
+        self.rank: Architecture = engine.rank(whole, layout) if sibling is None else sibling.rank
+        self.known_outside_layers = dict[tuple[bool, bool], tuple[int, LoadedWeights]]()
         self.peaks, self.highest = dict[StepSize, BlockPeaks](), dict[tuple[StepSize, range], Peak]()
         self.cuts = dict[int, list[tuple[int, ...]]]()
-        if like is not None and like.precision.activation_bytes == precision.activation_bytes:
-            self.peaks, self.highest = like.peaks, like.highest
+        if sibling is not None and sibling.precision.activation_bytes == precision.activation_bytes:
+            self.peaks, self.highest = sibling.peaks, sibling.highest
 
     @cached_property
     def file(self) -> list[Piece]:
@@ -99,7 +99,7 @@ class Weighing:
 
     @property
     def stored(self) -> int:
-        """Bytes of the rank's weights as stored, of all stages, a vision encoder apart."""
+        """Bytes of the rank's weights as stored, of all stages, without a vision encoder."""
         return sum(
             piece.nbytes * piece.a_layer * max(1, len(piece.tensor.layers))
             for piece in self.pieces
@@ -110,8 +110,8 @@ class Weighing:
     def places(self) -> Places:
         """Places of the loaded tensors; formats that split no tensor by layers share them."""
         tensors = [piece.tensor for piece in self.pieces]
-        if self.like is not None and tensors == [piece.tensor for piece in self.like.pieces]:
-            return self.like.places
+        if self.sibling is not None and tensors == [piece.tensor for piece in self.sibling.pieces]:
+            return self.sibling.places
         within = [tensor.layers if tensor.excluded_as is None else () for tensor in tensors]
         kinds = layer_kinds(
             self.rank.num_layers, [*(block.runs_in for block in self.rank.all_blocks), *filter(None, within)]
@@ -123,18 +123,18 @@ class Weighing:
         return Places(ends, of_kinds, [numbers[kind] for kind in kinds], firsts)
 
     def pieces_of_kinds(self) -> Iterator[tuple[list[Piece], range]]:
-        """Pieces of the first layer of each kind, and that layer."""
+        """Pieces of one layer of each kind, the first, and its number as a range."""
         for numbers, first in zip(self.places.of_kinds, self.places.firsts, strict=True):
             yield [self.pieces[number] for number in numbers], range(first, first + 1)
 
     @property
-    def ends(self) -> list[Piece]:
-        """Pieces before the layers and behind them."""
-        return [self.pieces[number] for number in self.places.ends]
+    def outside_layers(self) -> list[Piece]:
+        """Pieces before the first layer and after the last."""
+        return [self.pieces[number] for number in self.places.outside_layers]
 
     def kinds_of(self, stages: Sequence[range]) -> list[tuple[int, ...]]:
-        """Kinds of the layers of each of the engine's so many stages, in ascending order. The last layer of all, behind
-        which the outputs are chosen, is of its own, -1; the first stage is told by a -2, the last by a -3."""
+        """Kinds of the layers of each of the engine's stages, ascending. The last layer of all, after which tokens are
+        sampled, is a kind of its own, -1; the first stage is marked by a -2, the last by a -3."""
         if len(stages) not in self.cuts:
             kinds = *self.places.kinds[:-1], -1
             in_order = [kinds[stage.start : stage.stop] for stage in stages]
@@ -146,7 +146,7 @@ class Weighing:
         return self.cuts[len(stages)]
 
     @cached_property
-    def each(self) -> list[tuple[int, LoadedWeights]]:
+    def bytes_by_kind(self) -> list[tuple[int, LoadedWeights]]:
         """Bytes of a layer of each kind, as stored and as loaded."""
         by_kind, loaded = [], self.engine.loaded
         for pieces, layer in self.pieces_of_kinds():
@@ -155,57 +155,56 @@ class Weighing:
         return by_kind
 
     @cached_property
-    def parts(self) -> list[tuple[int, int]]:
-        """Bytes of routed experts and of all else: of a layer of each kind, then of what stands before the layers and
-        behind them."""
+    def experts_and_rest(self) -> list[tuple[int, int]]:
+        """Bytes of routed experts and of all else [kinds + 2]: by kind of layer, before the first, after the last."""
         by_layer, layers = [], self.rank.num_layers
-        ends = [(self.ends, range(0)), (self.ends, range(layers, layers))]
+        ends = [(self.outside_layers, range(0)), (self.outside_layers, range(layers, layers))]
         for pieces, stage in (*self.pieces_of_kinds(), *ends):
             sizes = [0, 0]
             for piece in pieces:
-                sizes[piece.tensor.component == "experts_routed"] += self.size(piece, stage)
+                sizes[piece.tensor.component == "experts_routed"] += self.stored_size(piece, stage)
             by_layer.append((sizes[True], sizes[False]))
         return by_layer
 
-    def divided(self, shape: Layout) -> LayerBytes:
-        """Least bytes stored on a rank of a shape: all its ranks share the routed experts, those of the largest group
-        all else, and each has whole tables."""
+    def least_stored_bytes(self, shape: Layout) -> LayerBytes:
+        """Lower bound of the bytes stored on a rank of a shape: all its ranks divide the routed experts, those of the
+        largest group all else, and none the tables."""
         ranks = max((shape.tp, *(self.engine.groups(self.whole, shape) or ())))
-        *each, before, behind = (experts // shape.gpus + others // ranks for experts, others in self.parts)
-        return self.by_layers(each, before, behind)
+        *each, before, behind = (experts // shape.gpus + others // ranks for experts, others in self.experts_and_rest)
+        return self.cumulated(each, before, behind)
 
-    def by_layers(self, each: Sequence[int], before: int, behind: int) -> LayerBytes:
-        """Bytes on a rank, from those of a layer of each kind, before the layers and behind them."""
+    def cumulated(self, each: Sequence[int], before: int, behind: int) -> LayerBytes:
+        """Bytes on a rank from those of a layer of each kind, before the first layer and after the last."""
         layers = accumulate((each[kind] for kind in self.places.kinds), initial=0)
         return LayerBytes([*layers], before, behind, self.tables.total)
 
     @cached_property
     def loaded(self) -> LayerBytes:
-        """Bytes once loaded, with the tables of each stage."""
-        before, behind = (self.at_end(first=first, last=not first)[1].total for first in (True, False))
-        return self.by_layers([loaded.total for _, loaded in self.each], before, behind)
+        """Bytes of the rank once loaded, with the tables of each stage."""
+        before, behind = (self.bytes_outside_layers(first=first, last=not first)[1].total for first in (True, False))
+        return self.cumulated([loaded.total for _, loaded in self.bytes_by_kind], before, behind)
 
     @cached_property
     def tables(self) -> LoadedWeights:
         """Bytes of the tables on each stage."""
-        return self.engine.tables(self.rank) if self.like is None else self.like.tables
+        return self.engine.tables(self.rank) if self.sibling is None else self.sibling.tables
 
-    def size(self, piece: Piece, stage: range) -> int:
-        """Bytes of a stage's share of a tensor, as stored; a vision encoder counts apart."""
+    def stored_size(self, piece: Piece, stage: range) -> int:
+        """Bytes of a stage's share of a tensor as stored; 0 of a vision encoder, which is counted separately."""
         if piece.tensor.excluded_as == "vision":
             return 0
         return piece.nbytes * piece.a_layer * copies_within(self.whole, piece.tensor, stage)
 
     @property
-    def unweighed(self) -> LaidOut:
-        """All layers on one stage, weights left out."""
+    def without_weights(self) -> LaidOut:
+        """All layers on one stage, weights not counted."""
         layers = range(self.rank.num_layers)
-        blocks = (*blocks_within(self.rank, layers), *self.drafts)
+        blocks = (*blocks_within(self.rank, layers), *self.draft_layers)
         stage = Stage(blocks, first=True, last=True)
         return LaidOut(self.whole, self.rank, (stage,), (layers,), self.layout, self.precision)
 
     def stages(self, ranges: Sequence[range]) -> tuple[Stage, ...]:
-        """Stages with as many layers of each kind, first and last excepted, are one object."""
+        """Pipeline stages; those with as many layers of each kind, first and last excepted, are one object."""
         built: dict[tuple[object, ...], Stage] = {}
         counted: dict[tuple[int, ...], Counter[int]] = {}
         stages = []
@@ -224,20 +223,20 @@ class Weighing:
 
     def stage(self, layers: range, counts: Counter[int], draft: int, *, first: bool, last: bool) -> Stage:
         """A stage of these layers; `draft`: bytes of a draft model's weights on it."""
-        weights, ends = self.at_end(first=first, last=last)
+        weights, ends = self.bytes_outside_layers(first=first, last=last)
         parts = [(1, ends), (1, self.tables), (1, LoadedWeights(draft=draft))]
         for kind, count in counts.items():
-            stored, loaded = self.each[kind]
+            stored, loaded = self.bytes_by_kind[kind]
             weights += count * stored
             parts.append((count, loaded))
         blocks = blocks_within(self.rank, layers)
         if last:
-            blocks += self.drafts
+            blocks += self.draft_layers
         total = LoadedWeights.sum(parts)
         return Stage(tuple(blocks), first, last, weights + draft, total.vision, total)
 
     def working(self, engine: Engine, limits: Limits, laid_out: LaidOut, stage: int) -> Peak:
-        """Peak of a pass on a stage at start: it goes through layer after layer."""
+        """Peak of the pass that an engine runs at start, on a stage: the largest of its layers' peaks."""
         layers, last = laid_out.ranges[stage], laid_out.stages[stage].last
         key = step_size(limits, last=last), layers
         if key not in self.highest:
@@ -248,16 +247,16 @@ class Weighing:
         return self.highest[key]
 
     def peaks_of(self, engine: Engine, limits: Limits, *, last: bool) -> BlockPeaks:
-        """Peaks of a pass in each block, on the last stage or another, and in what stands behind the layers."""
+        """Peaks of a pass in each block, on the last stage or another, and after the last layer."""
         size = step_size(limits, last=last)
         if size not in self.peaks:
             each = [self.peak(engine, limits, [block], last=last) for block in self.rank.all_blocks]
-            behind = self.peak(engine, limits, self.drafts, last=True) if last else None
+            behind = self.peak(engine, limits, self.draft_layers, last=True) if last else None
             self.peaks[size] = BlockPeaks(each, behind)
         return self.peaks[size]
 
-    def working_each(self, engine: Engine, limits: Limits, stages: Sequence[range]) -> list[int]:
-        """Bytes that a pass takes at start at its highest on each of the stages."""
+    def working_bytes(self, engine: Engine, limits: Limits, stages: Sequence[range]) -> list[int]:
+        """Peak bytes of the pass at start on each stage [stages]."""
         kinds, each = self.places.kinds, self.layer_peaks(engine, limits, last=False)
         *others, end = ({*kinds[stage.start : stage.stop]} for stage in stages)
         behind = self.peaks_of(engine, limits, last=True).behind
@@ -266,7 +265,7 @@ class Weighing:
         return [*(max(each[kind] for kind in stage) for stage in others), max(at_end)]
 
     def layer_peaks(self, engine: Engine, limits: Limits, *, last: bool) -> list[int]:
-        """Bytes that a pass takes at its highest in a layer of each kind, on the last stage or another."""
+        """Peak bytes of a pass in a layer of each kind [kinds], on the last stage or another."""
         peaks = self.peaks_of(engine, limits, last=last).blocks
         runs = [
             (block.runs_in, int(peak.bytes)) for block, peak in zip(self.rank.all_blocks, peaks, strict=True) if peak
@@ -274,7 +273,7 @@ class Weighing:
         return [max((nbytes for layers, nbytes in runs if first in layers), default=0) for first in self.places.firsts]
 
     def least_working(self, engine: Engine, limits: Limits) -> int:
-        """Bytes that a pass takes in the layer that takes least."""
+        """Peak bytes of a pass in the layer that takes least."""
         peaks = self.peaks_of(engine, limits, last=False).blocks
         return min(0 if peak is None else int(peak.bytes) for peak in peaks)
 
@@ -284,51 +283,51 @@ class Weighing:
         return max(engine.peaks(laid_out, 0, limits), key=lambda peak: int(peak.bytes), default=None)
 
     @property
-    def drafts(self) -> list[Block]:
-        """The layers that only speculate."""
+    def draft_layers(self) -> list[Block]:
+        """Layers for multi-token prediction, where the engine loads them."""
         return [module.block for module in self.rank.prediction] if self.engine.loads_draft else []
 
-    def at_end(self, *, first: bool, last: bool) -> tuple[int, LoadedWeights]:
-        """Bytes of a stage besides its layers, as stored and as loaded."""
-        ends = self.ends
-        if self.like is not None and ends == self.like.ends:
-            return self.like.at_end(first=first, last=last)
-        if (first, last) not in self.at_ends:
+    def bytes_outside_layers(self, *, first: bool, last: bool) -> tuple[int, LoadedWeights]:
+        """Bytes of a stage outside its layers, as stored and as loaded."""
+        ends = self.outside_layers
+        if self.sibling is not None and ends == self.sibling.outside_layers:
+            return self.sibling.bytes_outside_layers(first=first, last=last)
+        if (first, last) not in self.known_outside_layers:
             layers = range(0 if first else 1, self.rank.num_layers if last else 0 if first else 1)
-            stored = sum(self.size(piece, layers) for piece in ends)
-            self.at_ends[first, last] = stored, self.engine.loaded(self.rank, ends, layers, self.layout)
-        return self.at_ends[first, last]
+            stored = sum(self.stored_size(piece, layers) for piece in ends)
+            self.known_outside_layers[first, last] = stored, self.engine.loaded(self.rank, ends, layers, self.layout)
+        return self.known_outside_layers[first, last]
 
 
 class RankWeights:
-    """A model's weights on its ranks, under flags of an engine that load the same: what one report remembers of them,
-    so that each rank is weighed and each layout is laid out once."""
+    """Weights of a model on its ranks, under engine flags that load equal weights: each rank is weighed once and each
+    layout laid out once for a whole report."""
 
     def __init__(
-        self, architecture: Architecture, engine: Engine, precision: Precision, like: "RankWeights | None" = None
+        self, architecture: Architecture, engine: Engine, precision: Precision, sibling: "RankWeights | None" = None
     ) -> None:
-        """`like` are those in other formats."""
-        self.architecture, self.engine, self.precision, self.like = architecture, engine, precision, like
-        self.whole: Architecture = engine.with_draft(architecture) if like is None else like.whole
+        """`sibling` has the weights in other formats."""
+        self.architecture, self.engine, self.precision, self.sibling = architecture, engine, precision, sibling
+        self.whole: Architecture = engine.with_draft(architecture) if sibling is None else sibling.whole
         self.weighings = dict[Layout, Weighing]()
         self.cuts = dict[int, tuple[range, ...]]()
         self.layouts = dict[Layout, LaidOut]()
         self.starts: dict[tuple[Hashable, ...], tuple[Cache | None, Mapping[OverheadItem, Range]]] = (
-            {} if like is None else like.starts
+            {} if sibling is None else sibling.starts
         )
         """Cache and overhead of engines that set memory aside, which weights in other formats leave as they are."""
         self.under_flags = dict[str, RankWeights]()
 
     def of(self, layout: Layout) -> Weighing:
-        """A rank, with the layers of all its pipeline stages."""
+        """Weights of a rank, with the layers of all its pipeline stages."""
         shape = layout
         if layout.pp > 1:
             unstaged = layout.model_copy(update={"pp": 1})
             if self.engine.groups(self.whole, unstaged) == self.engine.groups(self.whole, layout):
                 shape = unstaged
         if shape not in self.weighings:
-            like = None if self.like is None else self.like.of(shape)
-            self.weighings[shape] = Weighing(self.engine, self.whole, self.precision, shape, like)
+            sibling = None if self.sibling is None else self.sibling.of(shape)
+            self.weighings[shape] = Weighing(self.engine, self.whole, self.precision, shape, sibling)
         return self.weighings[shape]
 
     def ranges_of(self, stages: int) -> tuple[range, ...]:
@@ -349,7 +348,7 @@ class RankWeights:
         self, engine: Engine, layout: Layout, gpu: GPU, limits: Limits
     ) -> tuple[Cache | None, Mapping[OverheadItem, Range]]:
         """Layout of the cache, and the usual overhead, on GPUs with the kernels and links of this one."""
-        key = engine, layout, self.precision.kv, limits, *engine.kernels_on(gpu)
+        key = engine, layout, self.precision.kv, limits, *engine.kernel_key(gpu)
         if (known := self.starts.get(key)) is not None:
             return known
         laid_out = self.laid_out(layout)

@@ -2,7 +2,7 @@
 `local`, the time on paper in `time_paper`."""
 
 from calc.time.arrays import Array, read_only
-from calc.time.choosing import Choice, able_to_train, cheapest, least_price, smallest
+from calc.time.choosing import Choice, cheapest, least_price, smallest, trainable_gpus
 from calc.time.cluster import USUAL, Cluster
 from calc.time.disaggregated import ranked_plans
 from calc.time.efficiency import EfficiencyRow, stated_share, without_effect, written_share

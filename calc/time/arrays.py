@@ -20,35 +20,35 @@ def number(figure: Any) -> float:
     return float(np.ravel(figure)[0])
 
 
-def occurs(figure: Any) -> bool:
-    """Whether a figure, or one of an array, is not zero."""
+def any_nonzero(figure: Any) -> bool:
+    """Whether a number, or any of an array, is not zero."""
     return bool(figure.any() if isinstance(figure, np.ndarray) else figure)
 
 
-def lesser(a: Any, b: Any) -> Any:
+def minimum(x: Any, y: Any) -> Any:
     """The smaller of two numbers, or of each pair in two arrays."""
-    if isinstance(a, np.ndarray):
-        return np.minimum(a, b)
-    return a * (a <= b) + b * (b < a)
+    if isinstance(x, np.ndarray):
+        return np.minimum(x, y)
+    return x * (x <= y) + y * (y < x)
 
 
-def larger(a: Any, b: Any) -> Any:
+def maximum(x: Any, y: Any) -> Any:
     """The larger of two numbers, or of each pair in two arrays."""
-    if isinstance(a, np.ndarray):
-        return np.maximum(a, b)
-    return a * (a >= b) + b * (b > a)
+    if isinstance(x, np.ndarray):
+        return np.maximum(x, y)
+    return x * (x >= y) + y * (y > x)
 
 
-def either(condition: Any, a: Any, b: Any) -> Any:
-    """The first where a condition holds, else the second; of conditions in an array each for its own."""
+def where(condition: Any, x: Any, y: Any) -> Any:
+    """`x` where a condition holds, else `y`; element by element where the condition is an array, as np.where."""
     if isinstance(condition, bool):
-        return a if condition else b
+        return x if condition else y
     if isinstance(condition, np.ndarray):
-        return np.where(condition, a, b)
-    return a * condition + b * (1 - condition)
+        return np.where(condition, x, y)
+    return x * condition + y * (1 - condition)
 
 
-def first_alike(kinds: Iterable[Hashable]) -> list[int]:
-    """Number of the first equal kind, for each of some."""
+def first_equal(kinds: Iterable[Hashable]) -> list[int]:
+    """Index of the first equal one, for each of some kinds [kinds]."""
     first: dict[Hashable, int] = {}
     return [first.setdefault(kind, number) for number, kind in enumerate(kinds)]

@@ -22,13 +22,13 @@ UTILIZATION = 0.95
 """Share of the most that a server can do up to which it is planned: beyond, waits grow without bound."""
 KNOTS, BINS, SHARES = 64, 8, 10
 """Numbers of requests whose times are computed, and whose waits are; parts of the step in which a request comes."""
-COME, SETTLES = 32, 60
+MOST_ARRIVALS, ITERATIONS = 32, 60
 """Prompts of a step that are looked at, and steps until their number has settled."""
-LONGEST = 20_000
+LONGEST_QUEUE = 20_000
 """Requests in line that are looked at, at most."""
 LEAST_LIKELY = 1e-16
 """Next to the likeliest, what is less likely is not looked at: no percentile knows of it."""
-UNFELT = 1e-9
+NEGLIGIBLE = 1e-9
 """Next to the likeliest time, what is less likely moves no percentile, of tens of thousands together."""
 
 
@@ -60,7 +60,7 @@ class Arrivals:
     think_s: float = 0.0
 
     @cached_property
-    def running(self) -> Array:
+    def batch_sizes(self) -> Array:
         """Sequences that may run: 1, 2, ... [most]"""
         return np.arange(1.0, self.most + 1)
 
@@ -70,119 +70,119 @@ class Arrivals:
         return np.unique(np.geomspace(1, self.most, KNOTS).round())[None]
 
     @cached_property
-    def decoded(self) -> tuple[Timed, ...]:
+    def decode_parts(self) -> tuple[Timed, ...]:
         """Parts of a decode step's time, [1, knots]."""
         return tuple(self.server.decode_parts(self.knots))
 
-    def of_running(self, seconds: Any) -> Array:
-        """Something for each number of sequences that runs, [most], from the same at the knots."""
-        return np.asarray(np.interp(self.running, self.knots[0], np.ravel(seconds)))
+    def interpolated(self, seconds: Any) -> Array:
+        """Values for each number of running sequences, [most], interpolated between those at the knots."""
+        return np.asarray(np.interp(self.batch_sizes, self.knots[0], np.ravel(seconds)))
 
     @cached_property
     def steps(self) -> Array:
         """Seconds of a step with the prompts that it has, [most]."""
-        return self.of_running(self.server.step(self.knots, self.decoded))
+        return self.interpolated(self.server.step(self.knots, self.decode_parts))
 
     @cached_property
-    def departures(self) -> Array:
+    def departure_rates(self) -> Array:
         """Requests answered in a second, [most]."""
-        return self.running / (self.server.output * self.steps)
+        return self.batch_sizes / (self.server.output * self.steps)
 
     @cached_property
-    def most_per_s(self) -> float:
-        return float(self.departures.max())
+    def max_rate(self) -> float:
+        return float(self.departure_rates.max())
 
-    def arriving(self, there: Array) -> Array:
-        """Requests a second that come while so many are there."""
+    def arrival_rate(self, there: Array) -> Array:
+        """Requests a second that arrive while so many are running or queued."""
         if self.per_s is not None:
             return np.full(len(there), self.per_s)
         return np.maximum(self.users - there, 0.0) / max(self.think_s, 1e-9)
 
     @property
-    def longest(self) -> int:
-        """Requests in line that are looked at: each makes it as much less likely as fewer come than leave."""
-        more = float(self.arriving(np.array([self.most]))[0] / self.departures[-1])
-        return min(LONGEST, 1 + int(np.log(LEAST_LIKELY) / np.log(more))) if 0 < more < 1 else LONGEST
+    def max_queue(self) -> int:
+        """Longest queue whose probability is computed; each further one is less likely by arrivals over departures."""
+        more = float(self.arrival_rate(np.array([self.most]))[0] / self.departure_rates[-1])
+        return min(LONGEST_QUEUE, 1 + int(np.log(LEAST_LIKELY) / np.log(more))) if 0 < more < 1 else LONGEST_QUEUE
 
     @cached_property
     def probabilities(self) -> Array:
-        """Probability of so many requests, 0, 1, ..., running or in line."""
-        longest = self.longest
-        there = np.arange(float(self.most + longest))
-        leave = np.append(self.departures, np.full(longest - 1, self.departures[-1]))
+        """Probabilities of 0, 1, ... requests running or queued."""
+        queue = self.max_queue
+        there = np.arange(float(self.most + queue))
+        leave = np.append(self.departure_rates, np.full(queue - 1, self.departure_rates[-1]))
         with np.errstate(divide="ignore"):
-            logs = np.append(0.0, np.cumsum(np.log(self.arriving(there[:-1])) - np.log(leave)))
+            logs = np.append(0.0, np.cumsum(np.log(self.arrival_rate(there[:-1])) - np.log(leave)))
         weights = np.exp(logs - logs.max())
         return np.asarray(weights / weights.sum())
 
     @cached_property
-    def seen(self) -> Array:
-        """Probabilities of what a request finds when it comes: of users who think, without itself."""
+    def probabilities_on_arrival(self) -> Array:
+        """Probabilities of 0, 1, ... other requests when one arrives; of users who think, without itself."""
         there = np.arange(float(len(self.probabilities)))
-        weights = self.probabilities * self.arriving(there)
+        weights = self.probabilities * self.arrival_rate(there)
         return np.asarray(weights / weights.sum())
 
     @cached_property
-    def per_s_mean(self) -> float:
+    def mean_rate(self) -> float:
         """Requests a second."""
         if self.per_s is not None:
             return self.per_s
         there = np.arange(float(len(self.probabilities)))
-        return float(np.sum(self.probabilities * self.arriving(there)))  # BLAS would wake its threads for it
+        return float(np.sum(self.probabilities * self.arrival_rate(there)))  # BLAS would wake its threads for it
 
-    def first_tokens(self) -> Percentiles:
+    def ttft(self) -> Percentiles:
         """Median and 95th percentile of the time to first token."""
-        running = np.flatnonzero(self.seen > 1e-7)
+        running = np.flatnonzero(self.probabilities_on_arrival > 1e-7)
         bins = np.array_split(running, min(BINS, len(running)))  # of numbers of requests
-        times, weights = zip(*(self.first_tokens_of(few, self.seen[few]) for few in bins), strict=True)
+        times, weights = zip(*(self.ttft_near(few, self.probabilities_on_arrival[few]) for few in bins), strict=True)
         return percentiles(np.concatenate(times), np.concatenate(weights))
 
-    def first_tokens_of(self, running: Indices, seen: Array) -> tuple[Array, Array]:
-        """Seconds to the first token of requests that find about so many, and how likely they are."""
+    def ttft_near(self, running: Indices, seen: Array) -> tuple[Array, Array]:
+        """Seconds to the first token of requests that find about so many others, and their probabilities."""
         there = round(float(running @ seen / seen.sum()))
         if there == 0:
-            return np.array([self.alone]), np.array([seen.sum()])
-        decode = self.decodes[min(there, self.most) - 1]
-        line = max(0, there + 1 - self.most) / self.departures[-1]
-        prompts, chances = prompts_of_a_step(self.per_s_mean, decode, self.prompt)
-        own = decode + prompts * self.prompt  # its own step, by what comes with it
+            return np.array([self.unqueued_ttft]), np.array([seen.sum()])
+        decode = self.decode_s[min(there, self.most) - 1]
+        line = max(0, there + 1 - self.most) / self.departure_rates[-1]
+        prompts, chances = prompts_of_a_step(self.mean_rate, decode, self.prompt_s)
+        own = decode + prompts * self.prompt_s  # its own step, by what comes with it
         steps = number(self.server.poll) * own  # which run when it comes
-        met = (chances * steps)[:, None] * poisson(self.per_s_mean * steps)
+        met = (chances * steps)[:, None] * poisson(self.mean_rate * steps)
         met *= seen.sum() / (SHARES * met.sum())
-        before, along = np.nonzero(met > UNFELT * met.max())
+        before, along = np.nonzero(met > NEGLIGIBLE * met.max())
         parts = (np.arange(SHARES)[:, None] + 0.5) / SHARES
         admission = number(self.server.speed.machines(self.server.end).admission)
-        times = self.alone + admission + line + parts * steps[before] + own[along]
+        times = self.unqueued_ttft + admission + line + parts * steps[before] + own[along]
         return np.ravel(times), np.tile(met[before, along], SHARES)
 
     @cached_property
-    def alone(self) -> float:
-        """Seconds to the first token of one that meets no other."""
+    def unqueued_ttft(self) -> float:
+        """Seconds to the first token of a request that meets no other."""
         return number(self.server.first_token(np.ones((1, 1))))
 
     @cached_property
-    def prompt(self) -> float:
+    def prompt_s(self) -> float:
         """Seconds that a prompt adds to a step."""
         return number(self.server.launched)
 
     @cached_property
-    def decodes(self) -> Array:
+    def decode_s(self) -> Array:
         """Seconds of a step without prompts, [most]."""
-        return self.of_running(sum(part.seconds for part in self.decoded))
+        return self.interpolated(sum(part.seconds for part in self.decode_parts))
 
-    def tokens(self) -> Percentiles:
+    def tpot(self) -> Percentiles:
         """Median and 95th percentile of the time per output token."""
-        of_running = self.of_running(self.server.token(self.knots, self.decoded))
-        running = np.flatnonzero(self.seen > 1e-7)
-        return percentiles(of_running[np.minimum(running + 1, self.most) - 1], self.seen[running])
+        of_running = self.interpolated(self.server.token(self.knots, self.decode_parts))
+        running = np.flatnonzero(self.probabilities_on_arrival > 1e-7)
+        return percentiles(of_running[np.minimum(running + 1, self.most) - 1], self.probabilities_on_arrival[running])
 
     def waits(self, replicas: int) -> Waits:
         """Latencies and load on one of so many replicas that share requests."""
         return Waits(
-            ttft_ms=self.first_tokens(),
-            tpot_ms=self.tokens(),
-            utilization=self.per_s_mean / self.most_per_s,
-            most_requests_per_s=replicas * self.most_per_s,
+            ttft_ms=self.ttft(),
+            tpot_ms=self.tpot(),
+            utilization=self.mean_rate / self.max_rate,
+            most_requests_per_s=replicas * self.max_rate,
         )
 
 
@@ -195,34 +195,34 @@ def closed_loop_spread(server: FullServer, users: int) -> float:
         return 1.0
     loop = Arrivals(server, users)
     decode = number(server.decode_step(np.full((1, 1), float(users))))
-    waited = loop.alone + number(server.speed.machines(server.end).admission) + decode
+    waited = loop.unqueued_ttft + number(server.speed.machines(server.end).admission) + decode
     others, chance = np.arange(1.0, users), 1 / server.output
     odds = np.cumsum(np.log((users - others) / others * chance / (1 - chance)))
     chances = np.exp(np.append(0.0, odds) + (users - 1) * np.log1p(-chance))
     most = int(np.searchsorted(np.cumsum(chances), 0.95))
-    return (waited + most * loop.prompt) / (waited + (users - 1) * chance * loop.prompt)
+    return (waited + most * loop.prompt_s) / (waited + (users - 1) * chance * loop.prompt_s)
 
 
 def poisson(means: Array) -> Array:
-    """Probabilities of 0, 1, ... that come, for each mean, [means, COME]."""
-    come = np.arange(1.0, COME)
+    """Probabilities of 0, 1, ... arrivals, for each mean, [means, MOST_ARRIVALS]."""
+    come = np.arange(1.0, MOST_ARRIVALS)
     logs = np.cumsum(np.log(np.maximum(means[:, None], 1e-300)) - np.log(come), axis=1)
     chances = np.concatenate([np.ones((len(means), 1)), np.exp(logs)], axis=1)
     return np.asarray(chances / chances.sum(axis=1, keepdims=True))
 
 
 def prompts_of_a_step(per_s: float, decode: float, prompt: float) -> tuple[Array, Array]:
-    """Numbers of prompts in a step, and how often steps have so many: those that came during the step before."""
-    prompts = np.arange(float(COME))
+    """Numbers of prompts in a step and their probabilities: those that arrived during the step before."""
+    prompts = np.arange(float(MOST_ARRIVALS))
     following = poisson(per_s * (decode + prompts * prompt))
-    chances = np.full(COME, 1 / COME)
-    for _ in range(SETTLES):
+    chances = np.full(MOST_ARRIVALS, 1 / MOST_ARRIVALS)
+    for _ in range(ITERATIONS):
         chances = chances @ following
     return prompts, chances
 
 
 def percentiles(seconds: Array, weights: Array) -> Percentiles:
     """Milliseconds that half, and 95 of 100, do not exceed."""
-    likely = weights > UNFELT * weights.max()
-    reached = np.quantile(seconds[likely], (0.5, 0.95), weights=weights[likely], method="inverted_cdf")
-    return Percentiles(p50=1000 * float(reached[0]), p95=1000 * float(reached[1]))
+    likely = weights > NEGLIGIBLE * weights.max()
+    achieved = np.quantile(seconds[likely], (0.5, 0.95), weights=weights[likely], method="inverted_cdf")
+    return Percentiles(p50=1000 * float(achieved[0]), p95=1000 * float(achieved[1]))

@@ -8,7 +8,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.serving.engines import ENGINES
 from calc.serving.fewest import fewest_gpus
-from calc.serving.levers import ways
+from calc.serving.levers import layout_verdicts
 from calc.serving.memory import Serving
 from calc.serving.verdict import verdict_word
 from calc.serving.workload import Workload
@@ -27,27 +27,27 @@ class Choice(Frozen):
 def smallest(gpus: Iterable[GPU], serving: Serving, workload: Workload) -> Choice | None:
     """The GPU with the least memory of which as many as are asked for do; of equal memory the one with the fastest. It
     runs the engine's current version, as it is, and where several are asked for it can be linked to others."""
-    for gpu in able(gpus, serving.engine.support, serving.layout.gpus):
-        if (layout := does(gpu, serving, workload)) is not None:
+    for gpu in capable_gpus(gpus, serving.engine.support, serving.layout.gpus):
+        if (layout := fitting_layout(gpu, serving, workload)) is not None:
             usd = price_of(gpu.id)
             return Choice(gpu=gpu.id, layout=layout, usd_per_hour=None if usd is None else usd * layout.gpus)
     return None
 
 
-def able(gpus: Iterable[GPU], engine: EngineSupport, count: int) -> list[GPU]:
+def capable_gpus(gpus: Iterable[GPU], engine: EngineSupport, count: int) -> list[GPU]:
     """GPUs that run an engine as it is, so many together: by memory, smallest first, of equal memory the fastest."""
     running = (gpu for gpu in gpus if note(gpu, engine) is None and (count == 1 or gpu.topology != "single"))
     return sorted(running, key=lambda gpu: (gpu.memory_gb, -gpu.bandwidth_gb_s))
 
 
-def does(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None:
-    """A layout over as many GPUs of this kind with which it fits."""
+def fitting_layout(gpu: GPU, serving: Serving, workload: Workload) -> Layout | None:
+    """Layout over as many GPUs of this kind with which the model fits; None where there is none."""
     layout = serving.layout
     if weights_of_all(serving) > layout.gpus * gpu.usable_bytes:
         return None
     if verdict_word(serving.on(gpu, workload)) == "fits":
         return layout
-    best = ways(gpu, serving, workload, layout.gpus)[:1] if layout.gpus > 1 else ()
+    best = layout_verdicts(gpu, serving, workload, layout.gpus)[:1] if layout.gpus > 1 else ()
     return best[0].layout if best and best[0].verdict == "fits" else None
 
 
@@ -75,10 +75,10 @@ def cheapest(
     return best
 
 
-def able_to_train(gpus: Iterable[GPU], step: Training) -> list[GPU]:
+def trainable_gpus(gpus: Iterable[GPU], step: Training) -> list[GPU]:
     """The GPUs on which a training step fits as it is laid out, of those that PyTorch runs on as it is and that have
     units for what it computes in; the least memory first, of equal memory the fastest."""
-    compute, on = step.recipe.compute, able(gpus, ENGINES["transformers"].support, step.layout.gpus)
+    compute, on = step.recipe.compute, capable_gpus(gpus, ENGINES["transformers"].support, step.layout.gpus)
     typed = (gpu for gpu in on if compute == "fp32" or gpu.lacks(compute) is None)
     return [gpu for gpu in typed if step.fits(gpu.usable_bytes)]
 

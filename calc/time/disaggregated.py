@@ -18,17 +18,17 @@ from calc.serving.engines import ENGINES
 from calc.time.arrays import Array, number
 from calc.time.arrivals import UTILIZATION, Percentiles, Waits
 from calc.time.estimate import ENDS, End, Estimate
-from calc.time.plan import Candidates, Needs, Plan, Search, last_in_time, settled
+from calc.time.plan import Candidates, Needs, Plan, Search, last_in_time, littles_law
 from calc.time.roofline import seconds_by_bound
 from calc.time.room import FittingRows
 from calc.time.serving_time import FullServer, Speed
 from calc.time.time_operations import PassPart
 
-NEWTON = 30
+NEWTON_STEPS = 30
 """Steps in which a root is exact."""
 MOST_BUSY = 0.99
 """Share of its time that a prefill worker works at most: beyond, waits grow without bound."""
-BEYOND = 2**20
+MANY_GPUS = 2**20
 """GPUs, more than any links reach."""
 
 # How long requests take
@@ -91,10 +91,10 @@ class Disaggregated:
         """Seconds until a request is decoded: both servers receive it, and admit it where there are others; its prompt
         waits for those of others and is prefilled, and its cache is sent."""
         others = np.maximum(users / self.copies - 1, 0)
-        return self.alone + np.where(others > 0, self.admission + self.waiting(users, others, token), 0.0)
+        return self.unqueued_prefill + np.where(others > 0, self.admission + self.queueing_s(users, others, token), 0.0)
 
     @cached_property
-    def alone(self) -> Any:
+    def unqueued_prefill(self) -> Any:
         """Seconds until a request that meets no other is decoded."""
         received = sum(side.speed.machines(side.end).request for side in (self.prefill, self.decode))
         return received + sum(part.seconds for part in self.prefill.prompt_parts) + self.transfer
@@ -109,7 +109,7 @@ class Disaggregated:
         token, output = self.token(self.running(users)), self.decode.output
         return users * output / (self.before_decode(users, token) + output * token)
 
-    def waiting(self, users: Any, others: Any, token: Any) -> Any:
+    def queueing_s(self, users: Any, others: Any, token: Any) -> Any:
         """Seconds behind the prompts of others: a share of them, as on a server that does both; where prefill limits,
         all that answers leave of a cycle in which each user gets one."""
         queue = self.prefill.speed.machines(self.prefill.end).queue
@@ -120,7 +120,7 @@ class Disaggregated:
         """Share of the time in which a prefill worker works, where so many requests come in a second."""
         return np.minimum(per_s / self.prompts_per_s, MOST_BUSY)
 
-    def waiting_by_chance(self, per_s: Any) -> Any:
+    def mean_queueing_s(self, per_s: Any) -> Any:
         """Mean seconds behind the prompts of others, where requests come at random: each copy is a queue with equal
         times of service (M/D/1, Pollaczek and Khinchine)."""
         busy = self.busy(per_s)
@@ -128,13 +128,13 @@ class Disaggregated:
 
     def first_token_by_chance(self, per_s: Any, batch: Any) -> Any:
         """Mean seconds until the first token of requests that come at random, with so many on each decode worker."""
-        return self.alone + self.admission + self.waiting_by_chance(per_s) + self.token(batch)
+        return self.unqueued_prefill + self.admission + self.mean_queueing_s(per_s) + self.token(batch)
 
     def waits(self, per_s: float, batch: int, most: int) -> Waits:
         """Latencies and load. The number on a decode worker is Poisson, about `batch` and at most `most`."""
         busy, output, prompt = number(self.busy(per_s)), self.decode.output, number(self.prompt)
-        least = number(self.first_token_by_chance(per_s, batch) - self.waiting_by_chance(per_s))
-        p50, p95 = (1000 * (least + prompt * waiting_at_most(busy, share)) for share in (0.5, 0.95))
+        least = number(self.first_token_by_chance(per_s, batch) - self.mean_queueing_s(per_s))
+        p50, p95 = (1000 * (least + prompt * wait_quantile(busy, share)) for share in (0.5, 0.95))
         many = min(most, batch + ceil(1.645 * sqrt(batch)))  # 95 of 100 times fewer
         token, token_late = (1000 * number(self.token(n)) for n in (batch, many))
         at_most = min(number(self.prompts_per_s), self.decode_workers * most / (output * number(self.token(most))))
@@ -154,19 +154,19 @@ def cached_bytes(speed: Speed, tokens: int) -> Any:
     return nbytes / speed.layout.pp
 
 
-def waiting_at_most(busy: float, share: float) -> float:
+def wait_quantile(busy: float, share: float) -> float:
     """Times of service that a share of the requests wait at most in an M/D/1 queue: its tail is
     (1 - r) / (r e^x - 1) e^(-x t), where r (e^x - 1) = x (Cramér and Lundberg)."""
     if busy <= 1 - share:
         return 0.0
     rate = min(2 * (1 - busy) / busy, 2 - 2 * log(busy))  # above the root
-    for _ in range(NEWTON):
+    for _ in range(NEWTON_STEPS):
         rate -= (busy * (exp(rate) - 1) - rate) / (busy * exp(rate) - 1)
     late = (1 - busy) / (busy * exp(rate) - 1)
     return max(0.0, log(late / (1 - share)) / rate)
 
 
-def between(figure: Callable[[End, End], float]) -> Estimate:
+def both_ends(figure: Callable[[End, End], float]) -> Estimate:
     """The range of a figure, given an end for either side: it is at its ends where one side is fast and the other
     slow, for requests wait longest for slow prefill workers before fast decode workers."""
     figures = [figure(*ends) for ends in product(ENDS, repeat=2)]
@@ -177,10 +177,10 @@ def disaggregated(search: Search, plan: Plan) -> Disaggregated:
     """The workers of a plan under the load, as expected."""
     assert plan.prefill is not None
     prefill, decode = (search.server(search.row_of(plan, layout)) for layout in (plan.prefill.layout, plan.layout))
-    return Disaggregated(prefill, decode, plan.prefill.workers, plan.replicas, link_of(search, plan, "expected"))
+    return Disaggregated(prefill, decode, plan.prefill.workers, plan.replicas, link_bandwidth(search, plan, "expected"))
 
 
-def link_of(search: Search, plan: Plan, end: End) -> Any:
+def link_bandwidth(search: Search, plan: Plan, end: End) -> Any:
     """Bytes/s from a GPU of a plan that prefills to one that decodes."""
     row = search.row_of(plan, plan.layout)
     return search.cards.of(plan.gpus, row.form, row.kind, end).link
@@ -205,14 +205,14 @@ def ranked_plans(search: Search, limit: int = 100) -> list[Plan]:
 
 def check_separation(search: Search) -> None:
     """Raise ConfigError where prefill and decode can't be on separate GPUs."""
-    separation, options = search.engine.separation, search.engine.options
-    if separation is None:
-        able = [name for name, engine in ENGINES.items() if engine.separation is not None]
+    disaggregation, options = search.engine.disaggregation, search.engine.options
+    if disaggregation is None:
+        able = [name for name, engine in ENGINES.items() if engine.disaggregation is not None]
         sentence = Message(
             "{engine} does not run prefill and decode on separate GPUs here.", engine=search.engine.title
         )
         raise ConfigError(sentence, "engine", able)
-    for name in separation.without:
+    for name in disaggregation.without:
         if getattr(options, name):
             sentence = Message(
                 "{engine} has no servers that prefill or decode alone with {option}.",
@@ -227,7 +227,7 @@ def check_separation(search: Search) -> None:
 def separate_plans(search: Search, limit: int) -> list[Plan]:
     """Best first, of layouts without pipeline stages and shares of cached tokens."""
     every = search.rows
-    rows = every.some(np.ravel((every.layout.pp == 1) & (every.layout.dcp == 1)))
+    rows = every.selected(np.ravel((every.layout.pp == 1) & (every.layout.dcp == 1)))
     return search.best_first(rows, partial(best_pairs, search), partial(separate_waits, search), limit)
 
 
@@ -249,12 +249,12 @@ def best_pairs(search: Search, rows: FittingRows) -> Candidates | None:
     decode_workers, per_s = np.ceil((needs.at_once or 1) / batch), token
     if needs.by_chance:
         answer = needs.output * token
-        decode_workers = np.ceil(needs.arriving(answer) * answer / (UTILIZATION * batch))
-        per_s = settled(needs, partial(decode_step, server), batch, decode_workers)[1]
-    link = link_between(search, decode_workers * rows.gpus + 1, rows)
+        decode_workers = np.ceil(needs.arrival_rate(answer) * answer / (UTILIZATION * batch))
+        per_s = littles_law(needs, partial(decode_step, server), batch, decode_workers)[1]
+    link = pairwise_link(search, decode_workers * rows.gpus + 1, rows)
     begun = received + np.ravel(cached_bytes(server.speed, needs.prompt) / link) + token
     wait = np.inf if needs.ttft_ms is None else needs.ttft_ms / 1000
-    of_pair, tp = search.pairs(rows), np.ravel(rows.layout.tp)
+    of_pair, tp = search.gpu_and_format(rows), np.ravel(rows.layout.tp)
     chosen = []
     for pair in np.unique(of_pair):
         second = np.flatnonzero(of_pair == pair)
@@ -262,9 +262,9 @@ def best_pairs(search: Search, rows: FittingRows) -> Candidates | None:
         slack = wait - alone[first] - begun[second]
         load = copies[first], prompt[first], np.maximum(slack, 0)
         if needs.by_chance:
-            workers = streaming(per_s[second], *load)
+            workers = workers_for_arrivals(per_s[second], *load)
         else:
-            workers = keeping_up(needs, token[second], *load, queue[first])
+            workers = workers_to_keep_up(needs, token[second], *load, queue[first])
         workers = np.ceil(np.maximum(workers, 1))
         gpus = workers * rows.gpus[first] + decode_workers[second] * rows.gpus[second]
         if search.architecture.recurrent:  # states pass between equal ranks only (vLLM nixl_connector_compatibility.md)
@@ -279,7 +279,7 @@ def best_pairs(search: Search, rows: FittingRows) -> Candidates | None:
     if not chosen:
         return None
     first, second, workers = (np.concatenate(figures) for figures in zip(*chosen, strict=True))
-    return pairs_of(search, rows.some(first), rows.some(second), workers, decode_workers[second], batch[second])
+    return pairs_of(search, rows.selected(first), rows.selected(second), workers, decode_workers[second], batch[second])
 
 
 def pairs_of(
@@ -294,10 +294,10 @@ def pairs_of(
     time."""
     needs, workers = search.needs, decode_workers[:, None]
     gpus = prefill_workers * prefill.gpus + decode_workers * decode.gpus
-    sides, link = (search.server(prefill), search.server(decode)), link_between(search, gpus, decode)
+    sides, link = (search.server(prefill), search.server(decode)), pairwise_link(search, gpus, decode)
     both = Disaggregated(*sides, prefill_workers[:, None], workers, link)
     if needs.by_chance:  # as many run as come while one is answered (Little's law)
-        running, per_s = settled(needs, both.token, most[:, None], workers)
+        running, per_s = littles_law(needs, both.token, most[:, None], workers)
         first, batch = both.first_token_by_chance(per_s, running), running[:, 0]
         rate = np.broadcast_to(per_s * needs.output, running.shape)
     else:
@@ -305,13 +305,13 @@ def pairs_of(
         running, first, rate = both.running(users), both.first_token(users), both.tokens_per_s(users)
         batch = np.ceil(users / decode_workers)
     ttft, tpot = 1000 * first[:, 0], 1000 * both.token(running)[:, 0]
-    binds = seconds_by_bound(both.decode.decode_parts(running), len(gpus)).argmax(axis=0)
+    bound_of = seconds_by_bound(both.decode.decode_parts(running), len(gpus)).argmax(axis=0)
     meets = (ttft <= (needs.ttft_ms or np.inf)) & (tpot <= (needs.tpot_ms or np.inf)) & (gpus <= search.most)
-    figures = batch, most, ttft, tpot, rate[:, 0], decode_workers, gpus, binds, meets
+    figures = batch, most, ttft, tpot, rate[:, 0], decode_workers, gpus, bound_of, meets
     return Candidates(decode, *figures, prefill, prefill_workers)
 
 
-def keeping_up(needs: Needs, token: Array, copies: Array, prompt: Array, slack: Array, queue: Array) -> Array:
+def workers_to_keep_up(needs: Needs, token: Array, copies: Array, prompt: Array, slack: Array, queue: Array) -> Array:
     """Prefill workers that keep up with the answers of users who always wait, and let them wait for no longer than
     `slack`; without any, just keep up."""
     each = (needs.at_once or 1) / copies
@@ -319,7 +319,7 @@ def keeping_up(needs: Needs, token: Array, copies: Array, prompt: Array, slack: 
     return np.maximum(each * prompt / (needs.output * token + prompt), in_time)
 
 
-def streaming(per_s: Array, copies: Array, prompt: Array, slack: Array) -> Array:
+def workers_for_arrivals(per_s: Array, copies: Array, prompt: Array, slack: Array) -> Array:
     """Prefill workers that requests which come at random keep busy for no longer than that they wait for `slack`
     (M/D/1), and for at most a share of the time."""
     ratio = 2 * slack / prompt
@@ -327,11 +327,11 @@ def streaming(per_s: Array, copies: Array, prompt: Array, slack: Array) -> Array
     return per_s * prompt / (copies * busy)
 
 
-def link_between(search: Search, gpus: Array, rows: FittingRows) -> Any:
+def pairwise_link(search: Search, gpus: Array, rows: FittingRows) -> Any:
     """Bytes a second from a GPU of one side to one of the other, where there are so many in all: within a node, within
     the reach of the GPU's links, or beyond; [rows, 1]."""
     reach = np.array([search.cluster.reach(gpu) for gpu in search.gpus])[rows.kind]
-    linked = np.where(gpus <= search.cluster.gpus_per_node, gpus, np.where(gpus <= reach, reach, BEYOND))
+    linked = np.where(gpus <= search.cluster.gpus_per_node, gpus, np.where(gpus <= reach, reach, MANY_GPUS))
     return search.cards.of(linked, rows.form, rows.kind).link
 
 

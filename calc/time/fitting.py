@@ -87,7 +87,7 @@ def rates_of(row: Formats, gpu: GPU, longest: Sequence[int], context: int) -> li
     for serving, most in zip(row.values(), longest, strict=True):
         rate, tokens = 0.0, min(context, most)
         if serving is not None and tokens and not serving.architecture.pooled:
-            speed = speeds[serving.layout] = speed_on(gpu, serving, like=speeds.get(serving.layout))
+            speed = speeds[serving.layout] = speed_on(gpu, serving, sibling=speeds.get(serving.layout))
             rate = 1 / float(speed.step(1, max(2, tokens), "expected"))
         rates.append(rate)
     return rates

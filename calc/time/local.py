@@ -138,8 +138,8 @@ def longest_of(architecture: Architecture, search: Callable[[int], int | None]) 
     return search(MOST_TOKENS) if most is None else most if (longest := search(most)) is None else longest
 
 
-def reads(architecture: Architecture) -> bool:
-    """Whether llama.cpp runs a model of this kind, as far as it is known here."""
+def supports(architecture: Architecture) -> bool:
+    """Whether llama.cpp is known to run a model of this kind."""
     return not any(LlamaCpp().refusals(Question(architecture, Precision(weights="Q4_K_M"))))
 
 
@@ -183,7 +183,7 @@ def run(
     if flags is None:
         return LocalRun(file=file, where="nowhere")
     cache, lengths = offloading.started(flags), (workload.batch, workload.context)
-    engine, place = LlamaCpp(flags), where(flags, bool(gpus))
+    engine, place = LlamaCpp(flags), placement_kind(flags, bool(gpus))
     speed: Speed | OffloadSpeed
     if place == "gpu" and len({gpu.id for gpu in gpus}) == 1:
         # as Weigh has it: what is measured there has the lookup of tokens on the host in it
@@ -210,7 +210,7 @@ def run(
     )
 
 
-def where(options: LlamaCppOptions, has_gpus: bool) -> WhereRun:
+def placement_kind(options: LlamaCppOptions, has_gpus: bool) -> WhereRun:
     if not has_gpus or options.n_gpu_layers == 0:
         return "host"
     if options.n_gpu_layers is not None:

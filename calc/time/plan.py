@@ -31,7 +31,7 @@ from calc.time.arrivals import UTILIZATION, Arrivals, Waits
 from calc.time.cluster import USUAL, Cluster
 from calc.time.origin import Origin, origin
 from calc.time.roofline import BOUNDS, Bound, Cards, seconds_by_bound, sharing
-from calc.time.room import FittingRows, Room, Shards, accepted_formats, layouts_by_format
+from calc.time.room import FittingRows, KVRoom, Shards, accepted_formats, layouts_by_format
 from calc.time.serving_time import FullServer, Speed
 from calc.units import GIB
 
@@ -83,7 +83,7 @@ class Needs(Frozen):
         """Whether requests come at random: a stream of them, or from users who think."""
         return self.requests_per_s is not None or self.think_s > 0
 
-    def arriving(self, answer_s: Any) -> Any:
+    def arrival_rate(self, answer_s: Any) -> Any:
         """Requests a second that come by chance, where an answer takes so many seconds."""
         return (self.users or 1) / (self.think_s + answer_s) if self.requests_per_s is None else self.requests_per_s
 
@@ -96,7 +96,7 @@ class Needs(Frozen):
     def context(self) -> int:
         return self.prompt + self.output
 
-    def placed(self, architecture: Architecture) -> "Needs":
+    def within_positions(self, architecture: Architecture) -> "Needs":
         """These with a prompt, or an answer, that nobody asked for as long as the model's learned positions allow."""
         most = architecture.learned_positions
         if most is None or self.context <= most:
@@ -199,13 +199,13 @@ def last_in_time(batches: Array, in_time: Callable[[Array], Flags]) -> Array:
     return at_place(batches, first)
 
 
-def settled(needs: Needs, step: Callable[[Array], Array], most: Array, replicas: Array) -> tuple[Array, Array]:
-    """Sequences that run on each of so many replicas, at most `most`, of requests that come at random, and how
-    many come in a second: as many run as come while one is answered (Little's law)."""
+def littles_law(needs: Needs, step: Callable[[Array], Array], most: Array, replicas: Array) -> tuple[Array, Array]:
+    """Sequences that run on each replica, at most `most`, of requests that arrive at random, and arrivals a second: as
+    many run as arrive while one is answered (Little's law)."""
     running = most
     for _ in range(ROUNDS):
         answer = needs.output * step(running)
-        per_s = np.broadcast_to(needs.arriving(answer), answer.shape)
+        per_s = np.broadcast_to(needs.arrival_rate(answer), answer.shape)
         running = np.minimum(most, np.maximum(np.ceil(per_s * answer / replicas), 1))
     return running, per_s
 
@@ -222,17 +222,17 @@ class Search:
     _: KW_ONLY
     most: int = 64
     cluster: Cluster = USUAL
-    like: "Search | None" = None
+    base: "Search | None" = None
     """A search for other needs, in other formats or on other GPUs, of which what is the same is taken."""
 
     def __post_init__(self) -> None:
         architecture, engine, gpus = self.architecture, self.requested_engine, self.gpus
         check_engine(engine)
-        self.needs = needs = self.needs.placed(architecture)
+        self.needs = needs = self.needs.within_positions(architecture)
         check_lengths(engine, architecture, needs)
-        like, engine = self.like, engine.sized_for(needs.at_once or USUAL_SEQUENCES, architecture)
-        sized_alike = like is not None and like.engine.options == engine.options
-        self.engine: Engine = like.engine if like and sized_alike else engine
+        base, engine = self.base, engine.sized_for(needs.at_once or USUAL_SEQUENCES, architecture)
+        sized_alike = base is not None and base.engine.options == engine.options
+        self.engine: Engine = base.engine if base and sized_alike else engine
         engine = self.engine
         self.gpus = [gpu for gpu in gpus if gpu.bandwidth_gb_s and runs(gpu, engine.support)]
         if gpus and not self.gpus:
@@ -242,25 +242,27 @@ class Search:
         self.precisions = accepted_formats(architecture, engine, self.precisions)
         self.price = np.array([self.cluster.price(gpu.id) for gpu in self.gpus], dtype=np.float64)  # nan: not known
         self.servings = dict[tuple[Layout, int], Serving]()
-        same_formats = like is not None and like.precisions == self.precisions
-        self.shards: Shards = like.shards if like and same_formats else Shards(architecture, engine, self.precisions)
+        same_formats = base is not None and base.precisions == self.precisions
+        self.shards: Shards = base.shards if base and same_formats else Shards(architecture, engine, self.precisions)
         self.cards = Cards(self.gpus, [p.weights for p in self.precisions], engine.name, self.cluster)
-        room: Room | None = like.room if like and sized_alike and like.gpus == self.gpus else None
+        room: KVRoom | None = base.room if base and sized_alike and base.gpus == self.gpus else None
         same_length = room is not None and room.workload.context == needs.context
-        self.room: Room = room if room and same_length else Room(engine, architecture, self.gpus, needs.context, room)
+        self.room: KVRoom = (
+            room if room and same_length else KVRoom(engine, architecture, self.gpus, needs.context, room)
+        )
         self.limits = self.room.limits(Layout())
 
-    def varied(self, **changes: Any) -> "Search":
+    def with_changes(self, **changes: Any) -> "Search":
         """A search for other needs, in other formats, or on other GPUs."""
-        return replace(self, like=self, **changes)
+        return replace(self, base=self, **changes)
 
     @cached_property
     def rows(self) -> FittingRows:
         """Every layout that the engine accepts, with the formats and GPUs that it fits with."""
-        like, node = self.like, self.cluster.gpus_per_node
-        alike = like and (self.shards, self.room, self.most) == (like.shards, like.room, like.most)
-        if like and alike and node == like.cluster.gpus_per_node:
-            return like.rows
+        base, node = self.base, self.cluster.gpus_per_node
+        alike = base and (self.shards, self.room, self.most) == (base.shards, base.room, base.most)
+        if base and alike and node == base.cluster.gpus_per_node:
+            return base.rows
         accepted = layouts_by_format(self.architecture, self.engine, self.precisions, self.most, node)
         return self.fitting(accepted)
 
@@ -274,28 +276,28 @@ class Search:
         form = [(precision.weights, precision.kv) for precision in self.precisions].index((plan.weights, plan.kv))
         kind = [gpu.id for gpu in self.gpus].index(plan.gpu)
         rows = self.fitting([(layout, (form,))])
-        return rows.some(rows.kind == kind)
+        return rows.selected(rows.kind == kind)
 
     def contenders(self, rows: FittingRows) -> Candidates:
         """Candidates with the best of each GPU and format: all but layouts that take more GPUs than it takes to meet
         the targets. Those on the fewest GPUs are timed first."""
         fewest = self.fewest_gpus(rows)
         on_fewest = fewest == self.least_of_each(rows, fewest)
-        leaders = self.of(rows.some(on_fewest))
+        leaders = self.candidates(rows.selected(on_fewest))
         met = np.full(rows.form.size, np.inf)
         met[on_fewest] = np.where(leaders.meets, leaders.gpus, np.inf)
         possible = fewest <= self.least_of_each(rows, met)
-        return leaders if (possible == on_fewest).all() else self.of(rows.some(possible))
+        return leaders if (possible == on_fewest).all() else self.candidates(rows.selected(possible))
 
     def least_of_each(self, rows: FittingRows, figures: Array) -> Array:
         """Least figure of each row's GPU and format."""
-        pairs = self.pairs(rows)
+        pairs = self.gpu_and_format(rows)
         least = np.full(len(self.precisions) * len(self.gpus), np.inf)
         np.minimum.at(least, pairs, figures)
         return np.asarray(least[pairs])
 
-    def pairs(self, rows: FittingRows) -> Indices:
-        """A number for each GPU and format."""
+    def gpu_and_format(self, rows: FittingRows) -> Indices:
+        """Number of each row's pair of GPU and format [rows]."""
         return rows.form * len(self.gpus) + rows.kind
 
     def fewest_gpus(self, rows: FittingRows) -> Array:
@@ -303,7 +305,7 @@ class Search:
         replicas = 1.0 if self.needs.at_once is None else np.ceil(self.needs.at_once / self.room_for(rows))
         return np.asarray(replicas * rows.gpus)
 
-    def of(self, rows: FittingRows) -> Candidates:
+    def candidates(self, rows: FittingRows) -> Candidates:
         needs, server = self.needs, self.server(rows)
         most = self.largest_batch(server, rows)
         replicas, batch = self.replicas(server, most)
@@ -317,14 +319,14 @@ class Search:
         return Candidates(rows, batch, most, ttft, tpot, rate, replicas, gpus, by_bound.argmax(axis=0), meets)
 
     def speed(self, rows: FittingRows) -> Speed:
-        """All of them as arrays, [rows, 1]."""
+        """Speed of all rows as arrays, [rows, 1]."""
         demand, layout = rows.demand, rows.layout
         ranks = sharing(layout, experts=demand.routing is not None)[:, 0]
         machines = cache(partial(self.cards.of, ranks, rows.form, rows.kind))
         return Speed((demand,), layout, machines, all_to_all=self.engine.all_to_all(layout))
 
     def server(self, rows: FittingRows) -> FullServer:
-        """All of them under the load that is asked about."""
+        """Server of each row under the requested load."""
         needs, tokens = self.needs, self.needs.prompt - self.needs.cached
         limits = np.array([(min(limits.step_tokens, tokens), limits.poll) for limits in self.limits])
         chunks, poll = limits.T[:, rows.kind, None]
@@ -356,7 +358,7 @@ class Search:
             late = ~self.in_time(server, largest)
             fewer = batches[late, :-1]
             if fewer.size:
-                largest[late] = last_in_time(fewer, partial(self.in_time, self.server(rows.some(late))))
+                largest[late] = last_in_time(fewer, partial(self.in_time, self.server(rows.selected(late))))
         return largest
 
     def in_time(self, server: FullServer, batch: Array) -> Flags:
@@ -376,14 +378,14 @@ class Search:
             replicas = np.ceil(users / batch)
             return replicas, np.minimum(batch, np.ceil(users / replicas))
         answer = needs.output * server.step(batch[:, None])[:, 0]
-        replicas = np.ceil(needs.arriving(answer) * answer / (UTILIZATION * batch))
-        return replicas, settled(needs, lambda running: server.step(running[:, None])[:, 0], batch, replicas)[0]
+        replicas = np.ceil(needs.arrival_rate(answer) * answer / (UTILIZATION * batch))
+        return replicas, littles_law(needs, lambda running: server.step(running[:, None])[:, 0], batch, replicas)[0]
 
     def waits(self, candidates: Candidates, row: int, plan: Plan) -> Waits:
         """Latencies and load on the replicas of a candidate, of requests by chance."""
         needs, replicas = self.needs, plan.replicas
         per_s = None if needs.requests_per_s is None else needs.requests_per_s / replicas
-        server = self.server(candidates.rows.some(np.array([row])))
+        server = self.server(candidates.rows.selected(np.array([row])))
         users = (needs.users or 0) / replicas
         return Arrivals(server, int(candidates.most[row]), per_s, users, needs.think_s).waits(replicas)
 
@@ -419,16 +421,16 @@ class Search:
                     plans[pair] = plan
             if not fewer:
                 return [plans[pair] for pair in first]
-            changed = self.pairs(rows)[np.isin(rows.number, list(fewer))]
-            rows = rows.holding(fewer)
-            again = rows.some(np.isin(self.pairs(rows), changed))
+            changed = self.gpu_and_format(rows)[np.isin(rows.number, list(fewer))]
+            rows = rows.with_capacities(fewer)
+            again = rows.selected(np.isin(self.gpu_and_format(rows), changed))
 
     def best_of_each(self, candidates: Candidates) -> dict[int, "Contender"]:
         """The best candidate of each GPU and format."""
         rows = candidates.rows
         keys = self.order(self.price[rows.kind], candidates.gpus, candidates.tpot, candidates.meets)
         order = np.lexsort(keys[::-1])
-        pairs, first = np.unique(self.pairs(rows)[order], return_index=True)
+        pairs, first = np.unique(self.gpu_and_format(rows)[order], return_index=True)
         chosen = zip(pairs.tolist(), order[first].tolist(), strict=True)
         return {pair: Contender((*keys[:, row], rows.number[row]), candidates, row) for pair, row in chosen}
 

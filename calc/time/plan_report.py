@@ -20,11 +20,11 @@ from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
-from calc.serving.engines.launch import Launch, Separate, ServerRole, ServerStart
+from calc.serving.engines.launch import DisaggregatedLaunch, Launch, ServerRole, ServerStart
 from calc.time.arrays import Array, Indices, number
 from calc.time.arrivals import UTILIZATION, closed_loop_spread
 from calc.time.cluster import USUAL, Cluster
-from calc.time.disaggregated import Disaggregated, between, disaggregated, link_of, ranked_plans
+from calc.time.disaggregated import Disaggregated, both_ends, disaggregated, link_bandwidth, ranked_plans
 from calc.time.efficiency import EfficiencyRow, deciding_rows
 from calc.time.estimate import End, Estimate
 from calc.time.plan import HOUR, Needs, Plan, Search
@@ -62,7 +62,7 @@ def plan_range(search: Search, plan: Plan) -> PlanRange:
     if server is not None:
         times, over = cache(partial(times_of, plan, server)), Estimate.over
     else:
-        times, over = cache(partial(separate_times, search, plan, disaggregated(search, plan))), between
+        times, over = cache(partial(separate_times, search, plan, disaggregated(search, plan))), both_ends
 
     def cost(hourly: float) -> Callable[..., float]:
         return lambda *ends: hourly / (times(*ends).tokens_per_s * HOUR) * 1e6
@@ -98,7 +98,7 @@ def times_of(plan: Plan, server: FullServer, end: End) -> PlanTimes:
 def separate_times(search: Search, plan: Plan, expected: Disaggregated, prefill: End, decode: End) -> PlanTimes:
     """Times of separate prefill and decode, each at its own end."""
     sides = {"prefill": replace(expected.prefill, end=prefill), "decode": replace(expected.decode, end=decode)}
-    both, users = replace(expected, **sides, link=link_of(search, plan, prefill)), search.needs.at_once or 1
+    both, users = replace(expected, **sides, link=link_bandwidth(search, plan, prefill)), search.needs.at_once or 1
     if search.needs.by_chance:
         first = both.first_token_by_chance(plan.tokens_per_s / search.needs.output, plan.batch)
         return PlanTimes(number(first), number(both.token(plan.batch)), plan.tokens_per_s)
@@ -154,7 +154,7 @@ class Point(Frozen):
 
 
 def frontier(search: Search) -> list[Point]:
-    """The points than which none of those tried is better in both, the most for a user first. Targets do not count."""
+    """Pareto front of tokens a second for a user and for a GPU, the most for a user first. Targets do not count."""
     rows = search.rows
     if not rows.shard.size:
         return []
@@ -175,7 +175,7 @@ def frontier(search: Search) -> list[Point]:
 
 
 def best_in_both(users: Array, yields: Array) -> Indices:
-    """Places of those than which none is better in both, the most for a user first."""
+    """Pareto front: places of the points that none beats in both, the most tokens for a user first."""
     order = np.lexsort((-yields, -users))
     best = np.maximum.accumulate(yields[order])
     return np.asarray(order[np.concatenate([[True], best[1:] > best[:-1]])[: order.size]])
@@ -218,7 +218,7 @@ class PlanReport(Frozen):
     sensitivity: tuple[Sensitivity, ...]
     launch: Launch | None  # of one replica of the first plan
     ttft_p95_ms: float | None  # of the first plan: 95 of 100 requests get their first token within this time
-    separate: Separate | None  # of its workers, where they prefill and decode on separate GPUs
+    separate: DisaggregatedLaunch | None  # of its workers, where they prefill and decode on separate GPUs
     prices: tuple[Price, ...]  # list prices of the GPUs in the plans, unless stated
     assumptions: tuple[Message, ...]
 
@@ -282,15 +282,15 @@ def launch(search: Search, plan: Plan, model: str, layout: Layout | None = None)
     return search.engine.launch(start)
 
 
-def separate_launch(search: Search, plan: Plan, model: str) -> Separate | None:
+def separate_launch(search: Search, plan: Plan, model: str) -> DisaggregatedLaunch | None:
     """Commands of a prefill worker, a decode worker, and the router between them."""
-    if plan.prefill is None or search.engine.separation is None:
+    if plan.prefill is None or search.engine.disaggregation is None:
         return None
     prefill, decode = launch(search, plan, model, plan.prefill.layout), launch(search, plan, model)
     if prefill is None or decode is None:
         return None
     workers: dict[ServerRole, int] = {"prefill": plan.prefill.workers, "decode": plan.replicas}
-    return search.engine.separation.launched({"prefill": prefill, "decode": decode}, workers)
+    return search.engine.disaggregation.launched({"prefill": prefill, "decode": decode}, workers)
 
 
 def assumptions(search: Search) -> Iterable[Message]:
@@ -360,22 +360,22 @@ def sensitivity(search: Search) -> list[Sensitivity]:
     if now is None:
         return []
     rows = []
-    for what, other in others(search):
+    for what, other in changed_searches(search):
         best = None if other is None else next(iter(ranked_plans(other, 1)), None)
         met = best if best is not None and best.meets else None
         figures = {name: met and getattr(met, name) for name in ("gpu", "gpus", "usd_per_hour")}
-        rows.append(Sensitivity(what=what, **figures, sentence=sentence(what, now, met)))
+        rows.append(Sensitivity(what=what, **figures, sentence=sensitivity_sentence(what, now, met)))
     return rows
 
 
-def others(search: Search) -> Iterator[tuple[Message, Search | None]]:
-    """Changes, and the search with each; None where the model has no positions for so many tokens."""
+def changed_searches(search: Search) -> Iterator[tuple[Message, Search | None]]:
+    """Changes and the search with each; None where the model has no positions for so many tokens."""
     most = search.architecture.learned_positions or inf
     for what, change in changes(search):
         needs = search.needs.model_copy(update=change)
-        yield what, None if needs.context > most else search.varied(needs=needs)
-    for what, precision in formats(search):
-        yield what, search.varied(precisions=[*search.precisions, precision])
+        yield what, None if needs.context > most else search.with_changes(needs=needs)
+    for what, precision in smaller_formats(search):
+        yield what, search.with_changes(precisions=[*search.precisions, precision])
 
 
 def changes(search: Search) -> Iterator[tuple[Message, dict[str, Any]]]:
@@ -399,8 +399,8 @@ def changes(search: Search) -> Iterator[tuple[Message, dict[str, Any]]]:
         yield what, {"tpot_ms": 2 * most}
 
 
-def formats(search: Search) -> Iterator[tuple[Message, Precision]]:
-    """The largest formats that save memory and may not be used yet."""
+def smaller_formats(search: Search) -> Iterator[tuple[Message, Precision]]:
+    """Changes of the search to the largest smaller format of the weights, and of the cache."""
     first, engine = search.precisions[0], search.engine
     weights, caches = {p.weights for p in search.precisions}, {p.kv for p in search.precisions}
     if first.weights in ("bf16", "fp16", "fp32") and (new := next(iter(engine.weight_formats), None)) not in weights:
@@ -409,7 +409,7 @@ def formats(search: Search) -> Iterator[tuple[Message, Precision]]:
         yield Message("A KV cache in {format} too", format=kv), first.model_copy(update={"kv": kv})
 
 
-def sentence(what: Message, now: Plan, best: Plan | None) -> Message:
+def sensitivity_sentence(what: Message, now: Plan, best: Plan | None) -> Message:
     """Prompts of 4,000 instead of 8,000 tokens: 8 × L40S instead of 16 × L40S."""
     if best is None:
         return Message("{what}: no plan.", what=what)

@@ -12,7 +12,7 @@ from calc.formats import WeightFormat
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
-from calc.time.arrays import Array, Indices, either, first_alike, larger, occurs
+from calc.time.arrays import Array, Indices, any_nonzero, first_equal, maximum, where
 from calc.time.cluster import USUAL, Cluster
 from calc.time.efficiency import (
     SERVING_SHARES,
@@ -45,10 +45,10 @@ ARITHMETIC: dict[WeightFormat, tuple[Dtype, ...]] = {
 16 bits first."""
 PCIE_GB_S = {"3.0": 0.985, "4.0": 1.969, "5.0": 3.938, "6.0": 7.563}
 """GB/s of a lane, one direction: PCI-SIG's rates less their encoding."""
-POWERED = 0.7
+POWER_LIMITED = 0.7
 """Share of its units' peak that a board's power allows: the median of those measured, where the catalogue does not know
 it."""
-UNKNOWN = 1e12
+UNKNOWN_RATE = 1e12
 """TFLOPS of a user's own GPU whose peak was not typed: never what binds."""
 Seconds = Any
 """A number, or an array of them."""
@@ -56,8 +56,8 @@ Powered = Callable[[Any], Any]
 """FLOP/s that the power of a board leaves of so many."""
 
 
-def arithmetic(weights: WeightFormat, gpu: GPU) -> Dtype:
-    """Type that the GPU multiplies weights of a format in."""
+def product_dtype(weights: WeightFormat, gpu: GPU) -> Dtype:
+    """Data type in which the GPU multiplies weights of a format."""
     return next((dtype for dtype in ARITHMETIC.get(weights, HALF) if dtype in gpu.tflops), HALF[0])
 
 
@@ -111,10 +111,10 @@ class Machine:
             return operation.flops / self.peak_attention
         if operation.what == "experts_routed":
             return operation.flops / self.peak_experts
-        return operation.flops / either(operation.quantized, self.peak_quantized, self.peak)
+        return operation.flops / where(operation.quantized, self.peak_quantized, self.peak)
 
     def memory(self, operation: Operation) -> Seconds:
-        weights = either(operation.quantized, self.bandwidth_quantized, self.bandwidth)
+        weights = where(operation.quantized, self.bandwidth_quantized, self.bandwidth)
         weights = self.bandwidth_experts if operation.what == "experts_routed" else weights
         rest = operation.cache + operation.activations
         return operation.weights / weights + rest / self.bandwidth_cache
@@ -144,7 +144,7 @@ LAUNCHES += ("prefill_layer", "prefill_sparse", "prefill_latent", "prefill_linea
 """Figures of the host's time."""
 
 
-def reached(
+def achieved(
     share: Callable[[str], Any],
     plain: Any,
     narrow: Any,
@@ -171,7 +171,7 @@ def reached(
         admission=share("admission_ms") * 1e-3,
         queue=share("queue"),
         all_reduce=share("all_reduce_us") * 1e-6,
-        link=either(network, share("inter_node_gb_s"), bus * share("link")) * 1e9,
+        link=where(network, share("inter_node_gb_s"), bus * share("link")) * 1e9,
     )
 
 
@@ -181,7 +181,7 @@ def kind_of(
     """Conditions of a GPU of which so many share a layer, and the types it multiplies 16-bit weights and those of a
     format in."""
     conditions = Conditions(engine, gpu.generation, ranks, cluster.path(gpu, ranks), weights).distinguished
-    return conditions, arithmetic("bf16", gpu), arithmetic(weights, gpu)
+    return conditions, product_dtype("bf16", gpu), product_dtype(weights, gpu)
 
 
 def machine(gpu: GPU, engine: str, weights: WeightFormat, ranks: int, end: End, cluster: Cluster = USUAL) -> Machine:
@@ -194,11 +194,11 @@ def machine(gpu: GPU, engine: str, weights: WeightFormat, ranks: int, end: End, 
 
     def powered(rate: float) -> float:
         """FLOP/s held by the board's power: units and power both take their time."""
-        return 1 / (1 / rate + 1 / (watt * gpu.tdp_w * 1e12 if gpu.tdp_w else POWERED * rate)) if watt else rate
+        return 1 / (1 / rate + 1 / (watt * gpu.tdp_w * 1e12 if gpu.tdp_w else POWER_LIMITED * rate)) if watt else rate
 
-    peak, peak_quantized = (gpu.tflops.get(dtype, UNKNOWN) * 1e12 for dtype in (plain, narrow))
+    peak, peak_quantized = (gpu.tflops.get(dtype, UNKNOWN_RATE) * 1e12 for dtype in (plain, narrow))
     links = bus_gb_s(gpu, over), over == "network"
-    on = reached(lambda name: shares.at(name, end), peak, peak_quantized, bandwidth, *links, powered)
+    on = achieved(lambda name: shares.at(name, end), peak, peak_quantized, bandwidth, *links, powered)
     unpacked, score = (row(what, at).value.duration(end) / bandwidth for what in ("unpacked_bytes", "score_bytes"))
     return replace(on, unpacked=unpacked, score=score)
 
@@ -210,11 +210,11 @@ class Cards:
         self.gpus, self.engine, self.cluster = gpus, engine, cluster
         self.shape, self.cells = (len(weights), len(gpus)), list(product(weights, gpus))
         known = {form: Conditions(engine, None, weights=form).distinguished.weights for form in weights}
-        dtypes = [(arithmetic("bf16", gpu), arithmetic(form, gpu)) for form, gpu in self.cells]
+        dtypes = [(product_dtype("bf16", gpu), product_dtype(form, gpu)) for form, gpu in self.cells]
         kinds = ((known[form], gpu.generation) for form, gpu in self.cells)
-        self.alike = first_alike(zip(kinds, dtypes, strict=True))
+        self.alike = first_equal(zip(kinds, dtypes, strict=True))
         cells = zip(self.cells, dtypes, strict=True)
-        peaks = [[gpu.tflops.get(dtype, UNKNOWN) for dtype in types] for (_, gpu), types in cells]
+        peaks = [[gpu.tflops.get(dtype, UNKNOWN_RATE) for dtype in types] for (_, gpu), types in cells]
         self.plain, self.quantized = np.array(peaks).T.reshape(2, *self.shape) * 1e12
         self.bandwidth = np.array([gpu.bandwidth_gb_s * 1e9 for gpu in gpus])
         self.known: dict[tuple[int, End], Any] = {}
@@ -230,13 +230,13 @@ class Cards:
         """Fields of each GPU's `machine`: [figures, formats, GPUs]."""
         if (ranks, end) not in self.known:
             over = [self.cluster.path(gpu, ranks) for gpu in self.gpus]
-            alike = first_alike(zip(self.alike, over * self.shape[0], strict=True))
+            alike = first_equal(zip(self.alike, over * self.shape[0], strict=True))
             unlike, which = np.unique(alike, return_inverse=True)
             shares = np.array([self.shares(cell, ranks, end) for cell in unlike.tolist()])[which]
             share = dict(zip(SERVING_SHARES, shares.T.reshape(-1, *self.shape), strict=True))
             bus = np.array([bus_gb_s(gpu, to) for gpu, to in zip(self.gpus, over, strict=True)])
             network = np.array([to == "network" for to in over])
-            on = reached(share.__getitem__, self.plain, self.quantized, self.bandwidth, bus, network)
+            on = achieved(share.__getitem__, self.plain, self.quantized, self.bandwidth, bus, network)
             self.known[ranks, end] = np.stack([getattr(on, name) for name in MACHINE])
         return self.known[ranks, end]
 
@@ -280,17 +280,17 @@ class Timed(NamedTuple):
 def timed(operation: Operation, on: Machine) -> Timed:
     """The larger of an operation's arithmetic and its memory traffic."""
     compute, memory = on.compute(operation), on.memory(operation)
-    return Timed(operation.what, larger(compute, memory), compute, memory)
+    return Timed(operation.what, maximum(compute, memory), compute, memory)
 
 
 def all_reduce(on: Machine, ranks: Any, nbytes: Any) -> Seconds:
     """A ring over `ranks` GPUs: each sends its share twice, arXiv:1802.05799."""
-    return either(ranks == 1, 0.0, on.all_reduce + 2 * (ranks - 1) / ranks * nbytes / on.link)
+    return where(ranks == 1, 0.0, on.all_reduce + 2 * (ranks - 1) / ranks * nbytes / on.link)
 
 
 def all_to_all(on: Machine, ranks: Any, nbytes: Any) -> Seconds:
     """Each GPU sends all but its own share of what it has."""
-    return either(ranks == 1, 0.0, on.all_reduce + (ranks - 1) / ranks * nbytes / on.link)
+    return where(ranks == 1, 0.0, on.all_reduce + (ranks - 1) / ranks * nbytes / on.link)
 
 
 def sharing(layout: Layout, *, experts: bool) -> Any:
@@ -308,27 +308,27 @@ def communication(on: Machine, layout: Layout, stage: Demand, tokens: Any, sends
     (`Engine.all_to_all`), and send them back, instead of it: each rank sends its part of the tokens of its copy."""
     row = stage.hidden * stage.width
     whole, between = all_reduce(on, layout.tp, tokens * row), all_to_all(on, layout.dp, layout.dp * tokens * row)
-    reduced = 2 * stage.layers - stage.own if occurs(stage.own) else 2 * stage.layers
-    dense = 2 * stage.joint * between if occurs(stage.joint) else 0.0
+    reduced = 2 * stage.layers - stage.own if any_nonzero(stage.own) else 2 * stage.layers
+    dense = 2 * stage.joint * between if any_nonzero(stage.joint) else 0.0
     if not stage.sparse or stage.routing is None:
         return reduced * whole + dense
     gathered = reduced * whole + dense + 2 * stage.sparse * between
-    if occurs(stage.split):
+    if any_nonzero(stage.split):
         among_all = 2 * all_to_all(on, layout.ep, layout.dp * tokens * row) + all_to_all(on, layout.tp, tokens * row)
         parts = (reduced - stage.split) * whole + dense + stage.split * among_all
-        gathered = either(stage.split > 0, parts, gathered)
-    if not occurs(sends):
+        gathered = where(stage.split > 0, parts, gathered)
+    if not any_nonzero(sends):
         return gathered
-    reach = either(layout.ep < stage.routing.top_k, layout.ep, stage.routing.top_k)
+    reach = where(layout.ep < stage.routing.top_k, layout.ep, stage.routing.top_k)
     exchanged = 2 * stage.sparse * all_to_all(on, layout.ep, tokens * reach * row / layout.tp)
-    return either(sends, (reduced - stage.sparse) * whole + dense + exchanged, gathered)
+    return where(sends, (reduced - stage.sparse) * whole + dense + exchanged, gathered)
 
 
 def shared_tokens(on: Machine, dcp: Any, layers: Any, nbytes: Any) -> Seconds:
     """Ranks that share cached tokens gather the queries, attend to their own tokens, gather the sums of the softmax and
     hand out their parts of the outputs: three collectives a layer (vLLM `dcp_comm_backend`, ag_rs). `nbytes` are a
     rank's own queries and outputs, of all layers."""
-    return either(dcp == 1, 0.0, 3 * layers * on.all_reduce + (dcp - 1) * nbytes / on.link)
+    return where(dcp == 1, 0.0, 3 * layers * on.all_reduce + (dcp - 1) * nbytes / on.link)
 
 
 def seconds_by_bound(parts: Iterable[Timed], rows: int = 1) -> Array:
@@ -341,6 +341,6 @@ def seconds_by_bound(parts: Iterable[Timed], rows: int = 1) -> Array:
     return by_bound[..., 0]
 
 
-def binds(parts: Iterable[Timed]) -> Bound:
-    """The bound of the most time."""
+def bound_of(parts: Iterable[Timed]) -> Bound:
+    """Bound of the most time of some parts."""
     return BOUNDS[int(seconds_by_bound(parts).argmax())]

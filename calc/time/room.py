@@ -22,13 +22,13 @@ from calc.serving.engines.rules import Question
 from calc.serving.engines.sizes import GPUAtStart, LaidOut, Limits, Stage
 from calc.serving.weighing import RankWeights, Weighing
 from calc.serving.workload import Workload
-from calc.time.arrays import Array, Flags, Indices, first_alike
+from calc.time.arrays import Array, Flags, Indices, first_equal
 from calc.time.time_operations import Demand, Routing, computed, demand, routing, unrolled
 from calc.units import GIB
 
 STAGES = (1, 2, 3, 4, 6, 8, 16)
 """Pipeline stages that are tried."""
-NOTHING = (-np.inf, -np.inf)
+NO_ROOM = (-np.inf, -np.inf)
 """The budget of a GPU that is too small for the weights alone."""
 
 # Layouts
@@ -128,8 +128,8 @@ class Shards:
         self.engine, self.precisions = engine, precisions
         self.weights = list[RankWeights]()
         for precision in precisions:
-            like = self.weights[0] if self.weights else None
-            self.weights.append(RankWeights(architecture, engine, precision, like))
+            sibling = self.weights[0] if self.weights else None
+            self.weights.append(RankWeights(architecture, engine, precision, sibling))
         self.by_slices = dict[Layout, Weighed]()
         self.known = dict[tuple[Layout, tuple[int, ...]], Shard]()
 
@@ -183,7 +183,7 @@ class Shards:
     def weigh(self, layout: Layout) -> Weighed:
         weighings = [ranks.of(layout) for ranks in self.weights]
         whole, rank, layers = weighings[0].whole, weighings[0].rank, range(weighings[0].rank.num_layers)
-        sizes = [[weighing.parts[kind] for kind in (*weighing.places.kinds, -2, -1)] for weighing in weighings]
+        sizes = [[each.experts_and_rest[kind] for kind in (*each.places.kinds, -2, -1)] for each in weighings]
         *by_layer, before, behind = np.array(sizes, dtype=np.float64).transpose(1, 2, 0)
         before, behind = before.sum(axis=0), behind.sum(axis=0)
         routed, others = np.stack(by_layer, axis=2)
@@ -192,21 +192,21 @@ class Shards:
         states = partial(self.engine.state_bytes, whole)
         does = computed(unrolled(whole), unrolled(rank), layout, layers, states=states)
         demands = [
-            demand(whole, rank, weighing.precision, layout, layers, file=weighing.read, like=does)
+            demand(whole, rank, weighing.precision, layout, layers, file=weighing.read, sibling=does)
             for weighing in weighings
         ]
-        return Weighed(routed, others, before, behind, combined(demands, np.array))
+        return Weighed(routed, others, before, behind, mapped_over(demands, np.array))
 
 
-def combined(figures: Sequence[Any], of: Callable[[Sequence[Any]], Any]) -> Any:
+def mapped_over(figures: Sequence[Any], of: Callable[[Sequence[Any]], Any]) -> Any:
     """Demands, or other figures, that `of` makes of all of them."""
     first = figures[0]
     if isinstance(first, Mapping):
         keys = dict.fromkeys(key for figure in figures for key in figure)  # a GGUF file has other products
-        return {key: combined([figure.get(key, False) for figure in figures], of) for key in keys}
+        return {key: mapped_over([figure.get(key, False) for figure in figures], of) for key in keys}
     if isinstance(first, Demand | Routing):
         names = [field.name for field in fields(first)]
-        return replace(first, **{name: combined([getattr(each, name) for each in figures], of) for name in names})
+        return replace(first, **{name: mapped_over([getattr(each, name) for each in figures], of) for name in names})
     return None if first is None else of(figures)
 
 
@@ -216,7 +216,7 @@ def stacked(figures: Sequence[Any]) -> Any:
     return table.flat[0].item() if (table == table.flat[0]).all() else table
 
 
-def of_rows(table: Demand, which: Indices, forms: Indices) -> Demand:
+def demands_of_rows(table: Demand, which: Indices, forms: Indices) -> Demand:
     """Demands of rows of one rank and format each, [rows, 1], from those of all ranks, stacked."""
 
     def chosen(figures: Sequence[Any]) -> Any:
@@ -225,7 +225,7 @@ def of_rows(table: Demand, which: Indices, forms: Indices) -> Demand:
             return figure
         return figure[which, None] if figure.ndim == 1 else figure[which, forms, None]
 
-    by_row: Demand = combined([table], chosen)
+    by_row: Demand = mapped_over([table], chosen)
     return by_row
 
 
@@ -245,26 +245,26 @@ class FittingRows:
     demands: Demand  # of the shards, stacked
 
     @classmethod
-    def of(cls, shards: Sequence[Shard], room: "Room", formats: int) -> "FittingRows":
+    def of(cls, shards: Sequence[Shard], room: "KVRoom", formats: int) -> "FittingRows":
         """All of some layouts, in so many formats, on all kinds of GPUs."""
         capacity = np.zeros((len(shards), formats, len(room.gpus)))
         for number, here in enumerate(shards):
             capacity[number, here.formats] = room.capacity(here)
         shard, form, kind = np.nonzero(capacity >= 1)
-        demands = combined([here.demand for here in shards], stacked)
+        demands = mapped_over([here.demand for here in shards], stacked)
         return cls(tuple(shards), shard, form, kind, np.arange(shard.size), capacity[shard, form, kind], demands)
 
-    def some(self, which: Flags | Indices) -> "FittingRows":
+    def selected(self, which: Flags | Indices) -> "FittingRows":
         """The chosen rows."""
         places = self.shard[which], self.form[which], self.kind[which], self.number[which]
         return FittingRows(self.shards, *places, self.capacity[which], self.demands)
 
-    def holding(self, capacities: Mapping[int, int]) -> "FittingRows":
+    def with_capacities(self, capacities: Mapping[int, int]) -> "FittingRows":
         """The rows where some, by number, hold other numbers of sequences; those that hold none are left out."""
         capacity = self.capacity.copy()
         for number, row_capacities in capacities.items():
             capacity[self.number == number] = row_capacities
-        return replace(self, capacity=capacity).some(capacity >= 1)
+        return replace(self, capacity=capacity).selected(capacity >= 1)
 
     def layout_of(self, row: int) -> Layout:
         return self.shards[int(self.shard[row])].layout
@@ -283,7 +283,7 @@ class FittingRows:
     @property
     def demand(self) -> Demand:
         """Demand of a rank, all stages together: [rows, 1]."""
-        return of_rows(self.demands, self.shard, self.form)
+        return demands_of_rows(self.demands, self.shard, self.form)
 
 
 # Room
@@ -295,10 +295,10 @@ class StartedGPUs:
     def __init__(self, limits: tuple[Limits, ...], gpus: Sequence[GPU]) -> None:
         each = list(zip(gpus, limits, strict=True))
         self.limits = limits
-        self.by_limits = first_alike(limits)
-        self.by_links = first_alike((at, gpu.platform, gpu.form, gpu.topology, gpu.memory) for gpu, at in each)
-        self.by_kernels = first_alike((at, gpu.platform, gpu.capability) for gpu, at in each)
-        by_size = first_alike(zip((gpu.usable_bytes for gpu in gpus), self.by_links, strict=True))
+        self.by_limits = first_equal(limits)
+        self.by_links = first_equal((at, gpu.platform, gpu.form, gpu.topology, gpu.memory) for gpu, at in each)
+        self.by_kernels = first_equal((at, gpu.platform, gpu.capability) for gpu, at in each)
+        by_size = first_equal(zip((gpu.usable_bytes for gpu in gpus), self.by_links, strict=True))
         self.sizes, self.by_size = np.unique(by_size, return_inverse=True)
         self.totals = [gpus[gpu].usable_bytes for gpu in self.sizes.tolist()]
         self.overheads = dict[tuple[int, tuple[int, int]], list[dict[OverheadItem, int]]]()
@@ -306,19 +306,19 @@ class StartedGPUs:
         self.free = dict[tuple[Layout, tuple[Precision, ...]], Array]()
 
 
-class Room:
+class KVRoom:
     """Room for the cache of GPUs under an engine that serves a model in sequences of one length."""
 
     def __init__(
-        self, engine: Engine, architecture: Architecture, gpus: Sequence[GPU], length: int, like: "Room | None" = None
+        self, engine: Engine, architecture: Architecture, gpus: Sequence[GPU], length: int, base: "KVRoom | None" = None
     ) -> None:
-        """`like` is the same for sequences of another length."""
+        """`base` is the room for sequences of another length."""
         self.engine, self.architecture, self.gpus = engine, architecture, gpus
         self.workload = Workload(batch=1, context=length)
-        self.by_kernels = first_alike((gpu.platform, gpu.capability, gpu.slice is None) for gpu in gpus)
+        self.by_kernels = first_equal((gpu.platform, gpu.capability, gpu.slice is None) for gpu in gpus)
         self.largest = max((gpu.usable_bytes for gpu in gpus), default=0)
-        self.runs: dict[tuple[int, int, Precision], Flags] = {} if like is None else like.runs
-        self.started: dict[tuple[Limits, ...], StartedGPUs] = {} if like is None else like.started
+        self.runs: dict[tuple[int, int, Precision], Flags] = {} if base is None else base.runs
+        self.started: dict[tuple[Limits, ...], StartedGPUs] = {} if base is None else base.started
         self.by_degrees = dict[tuple[int, ...], StartedGPUs]()
         self.sequences = dict[tuple[StartedGPUs, int, int, tuple[range, ...], CacheFormat], Array]()
         self.kernels = dict[tuple[StartedGPUs, int, int, CacheFormat], tuple[Indices, Indices]]()
@@ -377,7 +377,7 @@ class Room:
                 [
                     self.budget(on, gpu, works[on.by_limits[gpu]][stage], depth, shard, states_cache)
                     if total > least
-                    else NOTHING
+                    else NO_ROOM
                     for gpu, total in zip(on.sizes.tolist(), on.totals, strict=True)
                 ]
                 for stage, least in enumerate(shard.stage_bytes.min(axis=1).tolist())
@@ -419,18 +419,18 @@ class Room:
         key = on, shard.layout.tp, shard.layout.dcp, shard.ranges, kv
         if key not in self.sequences:
             laid_out = replace(shard.laid_out, precision=Precision(kv=kv))
-            unlike, which = self.unlike(on, shard, kv)
+            unlike, which = self.distinct_gpus(on, shard, kv)
             sizes = [self.sequence_bytes(on, laid_out, gpu) for gpu in unlike.tolist()]
             self.sequences[key] = np.array(sizes, dtype=np.float64).T[..., which]
         return self.sequences[key]
 
-    def unlike(self, on: StartedGPUs, shard: Shard, kv: CacheFormat) -> tuple[Indices, Indices]:
+    def distinct_gpus(self, on: StartedGPUs, shard: Shard, kv: CacheFormat) -> tuple[Indices, Indices]:
         """The first of the GPUs that keep as many bytes, all layers on one stage, and which of these each is like."""
         key = on, shard.layout.tp, shard.layout.dcp, kv
         if key not in self.kernels:
             whole = replace(shard.cut((range(shard.ranges[-1].stop),)), precision=Precision(kv=kv))
             sizes = {first: tuple(self.sequence_bytes(on, whole, first)) for first in set(on.by_kernels)}
-            alike = first_alike(sizes[first] for first in on.by_kernels)
+            alike = first_equal(sizes[first] for first in on.by_kernels)
             self.kernels[key] = np.unique(alike, return_inverse=True)
         return self.kernels[key]
 

@@ -12,7 +12,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.serving.memory import Serving
 from calc.serving.workload import Workload
-from calc.time.arrays import either, larger, lesser, occurs
+from calc.time.arrays import any_nonzero, maximum, minimum, where
 from calc.time.cluster import USUAL, Cluster
 from calc.time.estimate import End
 from calc.time.roofline import Machine, Timed, communication, machine, shared_tokens, sharing, timed
@@ -48,12 +48,12 @@ class Speed:
     def communication(self, stage: Demand, forward: Forward, on: Machine) -> Any:
         """Seconds within the layers of a stage, and to the next."""
         within = communication(on, self.layout, stage, forward.tokens, self.all_to_all)
-        if occurs(stage.dcp > 1):
+        if any_nonzero(stage.dcp > 1):
             decoded = forward.sum(lambda part: part.tokens if part.decodes else 0)
             within += shared_tokens(on, stage.dcp, stage.attending, decoded * stage.exchanged * stage.width)
         state = stage.hidden * (self.state_width or stage.width)
         passed_on = on.all_reduce + forward.tokens * state / on.link
-        return either(self.layout.pp == 1, within, within + stage.stages * passed_on)
+        return where(self.layout.pp == 1, within, within + stage.stages * passed_on)
 
     def seconds(self, forward: Forward, end: End, *, decodes: bool) -> Any:
         """Seconds of one pass through all stages."""
@@ -63,19 +63,19 @@ class Speed:
         """The pass of a decode step on one rank: a data-parallel copy has its share of the sequences, of which pipeline
         stages work on one part each at a time, or on all one after the other."""
         stages = self.layout.pp if self.splits_batch else 1
-        return decode(share_of(batch, self.layout.dp * stages), context, new)
+        return decode(largest_share(batch, self.layout.dp * stages), context, new)
 
     def pace(self, batch: Any) -> Any:
         """Factor of a step's time over the sum of its stages: with a part of the sequences in each, all wait for the
         one with the most layers."""
         longest = reduce(np.maximum, (stage.longest for stage in self.demands))
-        parts = np.minimum(self.layout.pp, share_of(batch, self.layout.dp))
+        parts = np.minimum(self.layout.pp, largest_share(batch, self.layout.dp))
         return np.maximum(1.0, parts * longest / sum(stage.layers for stage in self.demands))
 
     def decode_parts(self, batch: Any, context: Any, end: End, new: Any = 1) -> Iterator[Timed]:
         """Parts of a step in which each of `batch` sequences of `context` tokens gets `new` more."""
         parts = self.parts(self.decoding(batch, context, new), end, decodes=True)
-        if not self.splits_batch or not occurs(self.layout.pp > 1):
+        if not self.splits_batch or not any_nonzero(self.layout.pp > 1):
             return parts
         pace = self.pace(batch)
         return (part.times(pace) for part in parts)
@@ -87,7 +87,7 @@ class Speed:
     def prompt(self, sequences: Any, tokens: int, end: End, chunk: int | None = None, past: int = 0) -> Any:
         """Seconds until the first token of prompts that come together behind `past` cached tokens, in passes of at most
         `chunk` tokens in all."""
-        parts = self.prompt_parts(share_of(sequences, self.layout.dp), tokens, end, chunk, past)
+        parts = self.prompt_parts(largest_share(sequences, self.layout.dp), tokens, end, chunk, past)
         return self.machines(end).request + sum(part.seconds for part in parts)
 
     def prompt_parts(
@@ -145,13 +145,13 @@ class FullServer:
         return sum(part.seconds for part in self.launched_parts)
 
     @cached_property
-    def received(self) -> Any:
-        """Seconds until the first token of a prompt that meets no other, the request's own time included."""
+    def unqueued_ttft(self) -> Any:
+        """Seconds until the first token of a prompt that meets no other, its request's own time included."""
         return self.speed.machines(self.end).request + sum(part.seconds for part in self.prompt_parts)
 
     def running(self, batch: Any) -> Any:
         """Sequences of a data-parallel copy, and pipeline stage, that run together."""
-        return share_of(batch, self.speed.layout.dp * self.speed.layout.pp)
+        return largest_share(batch, self.speed.layout.dp * self.speed.layout.pp)
 
     def decode_parts(self, batch: Any) -> Iterator[Timed]:
         """Parts of a step in which every sequence decodes, half way through its output."""
@@ -173,7 +173,7 @@ class FullServer:
         else:
             prompts = (self.together + on.queue * others / 2) * self.launched
             ahead = steps * self.decode_step(batch, decoded) + prompts
-        return self.received + np.where(others > 0, on.admission + ahead, 0.0)
+        return self.unqueued_ttft + np.where(others > 0, on.admission + ahead, 0.0)
 
     def parts(self, batch: Any, own: int = 0, decoded: TimedParts = ()) -> Iterator[Timed]:
         """Parts of a step with `batch` sequences, without the prompts of `own` of a copy's; `decoded` are those of
@@ -198,7 +198,7 @@ class FullServer:
         return sum(part.seconds for part in self.parts(batch, own=1, decoded=decoded))
 
 
-def accepted(rate: float, drafted: int) -> float:
+def accepted_tokens(rate: float, drafted: int) -> float:
     """Tokens that a speculative step yields, where each drafted token is right with the same chance: 1 + a + a² + …
     (arXiv:2211.17192 section 3.1)."""
     return float(sum(rate**i for i in range(drafted + 1)))
@@ -223,17 +223,17 @@ def chunked(
     if chunk is None:
         yield PromptPasses(only := prefill(sequences, tokens, past), only, 1)
         return
-    together = lesser(larger(chunk // tokens, 1), sequences)
+    together = minimum(maximum(chunk // tokens, 1), sequences)
     before_last = -(-tokens // chunk) - 1
     borders = [(window - past) // chunk + crossed for window in sorted(windows) for crossed in (0, 1)]
     for count, times in ((together, sequences // together), (sequences % together, 1)):
-        if not occurs(count):
+        if not any_nonzero(count):
             continue
         start: Any = 0
         for border in spent((*borders, before_last)):
-            stop = lesser(larger(border, start), before_last)
-            if occurs(stop > start):
-                behind = (past + chunk * at for at in (start, larger(stop - 1, start)))
+            stop = minimum(maximum(border, start), before_last)
+            if any_nonzero(stop > start):
+                behind = (past + chunk * at for at in (start, maximum(stop - 1, start)))
                 first, last = (Forward((PassPart(count, chunk, at),), logits=0) for at in behind)
                 yield PromptPasses(first, last, stop - start, times)
             start = stop
@@ -253,10 +253,10 @@ def total_parts(parts: Callable[[Forward], Iterable[Timed]], passes: PromptPasse
         yield from (part.times(count * times) for part in parts(first))
         return
     for begun, ended in zip(parts(first), parts(last), strict=True):
-        yield evenly(begun, ended, count).times(times)
+        yield summed_series(begun, ended, count).times(times)
 
 
-def evenly(first: Timed, last: Timed, count: Any) -> Timed:
+def summed_series(first: Timed, last: Timed, count: Any) -> Timed:
     """The sum of `count` times of an operation whose arithmetic and memory traffic grow evenly: that of an arithmetic
     series, less, where one of both binds at first and the other at last, what the larger at either end is too much."""
     seconds, compute, memory = (count * (a + b) / 2 for a, b in zip(first.figures, last.figures, strict=True))
@@ -269,8 +269,8 @@ def evenly(first: Timed, last: Timed, count: Any) -> Timed:
     return Timed(first.what, seconds - np.where(changes, over, 0.0), compute, memory)
 
 
-def share_of(batch: Any, parts: Any) -> Any:
-    """The largest part of a batch that is divided evenly."""
+def largest_share(batch: Any, parts: Any) -> Any:
+    """Largest of the parts into which a batch is divided."""
     if isinstance(parts, np.ndarray):
         return np.ceil(batch / parts)
     return batch if parts == 1 else -(-batch // parts)
@@ -281,10 +281,10 @@ def speed_on(
     serving: Serving,
     cluster: Cluster = USUAL,
     *,
-    like: Speed | None = None,
+    sibling: Speed | None = None,
     kernels: str | None = None,
 ) -> Speed:
-    """The speed of a model that is laid out for its memory; `like` is that of the same ranks in other formats,
+    """The speed of a model that is laid out for its memory; `sibling` is that of these ranks in other formats,
     `kernels` the name under which they are measured, if not its engine's. Its work is computed once for all GPUs."""
     laid_out, engine = serving.laid_out, serving.engine
     precision, layout = laid_out.precision, laid_out.layout
@@ -292,9 +292,9 @@ def speed_on(
         states = partial(engine.state_bytes, laid_out.whole)
         model = laid_out.whole, laid_out.rank, precision, layout
         work = partial(demand, *model, file=serving.weighing.read, states=states)
-        others = [None] * len(laid_out.ranges) if like is None else like.demands
+        others = [None] * len(laid_out.ranges) if sibling is None else sibling.demands
         stages = zip(laid_out.ranges, others, strict=True)
-        serving.known_demands = tuple(work(stage, like=other) for stage, other in stages)
+        serving.known_demands = tuple(work(stage, sibling=other) for stage, other in stages)
     demands: tuple[Demand, ...] = serving.known_demands
     ranks = sharing(layout, experts=demands[0].routing is not None)
     on = gpu, kernels or engine.kernels, precision.weights, ranks

@@ -21,7 +21,7 @@ from calc.model.feedforward import RankGroups
 from calc.model.mixers import AttentionMixer
 from calc.model.tensor import Component, Tensor, WindowTokens
 from calc.serving.kv_cache import StateBytes, state_bytes
-from calc.time.arrays import lesser, occurs
+from calc.time.arrays import any_nonzero, minimum
 from calc.time.figures import Symbol
 
 TILE = 128
@@ -40,11 +40,11 @@ What = Product | Literal["scores", "scan"]
 # A forward pass: how many tokens go through the layers, and what each of them looks back on
 
 
-def visible(tokens: Any, window: int | None) -> Any:
+def causal_pairs(tokens: Any, window: int | None) -> Any:
     """Query-key pairs of a sequence from its beginning: token i sees itself and those before, at most `window`."""
     if window is None:
         return tokens * (tokens + 1) // 2
-    inside = lesser(tokens, window)
+    inside = minimum(tokens, window)
     return inside * (inside + 1) // 2 + (tokens - inside) * window
 
 
@@ -66,12 +66,12 @@ class PassPart:
         """Query-key pairs that attention computes."""
         if not self.causal:
             return self.sequences * self.new * (self.past + self.new)
-        return self.sequences * (visible(self.past + self.new, window) - visible(self.past, window))
+        return self.sequences * (causal_pairs(self.past + self.new, window) - causal_pairs(self.past, window))
 
     def context(self, window: int | None = None) -> Any:
         """Tokens whose keys and values are read, of all sequences."""
         length = self.past + self.new
-        return self.sequences * (length if window is None else lesser(length, window))
+        return self.sequences * (length if window is None else minimum(length, window))
 
 
 @dataclass(frozen=True)
@@ -229,13 +229,13 @@ class Demand:
             cache = (bits + forward.tokens * self.written) / 8
             taken = 2 * forward.tokens * self.queries * self.width
             yield Operation("scores", flops, cache=cache, activations=taken)
-        if occurs(self.state):
+        if any_nonzero(self.state):
             yield Operation("scan", forward.tokens * self.scan, cache=forward.sequences * self.state)
 
     def bits_read(self, part: PassPart) -> Any:
         """Bits of cache that a part reads: in decode a rank's share of the tokens; a prompt's is read by each."""
         bits = sum(each * part.context(back) for back, each in self.read.items())
-        return bits / self.dcp if part.decodes and occurs(self.dcp > 1) else bits
+        return bits / self.dcp if part.decodes and any_nonzero(self.dcp > 1) else bits
 
 
 def demand(
@@ -246,12 +246,12 @@ def demand(
     *stage: range,
     file: StoredAs = stored,
     states: StateBytes = state_bytes,
-    like: Demand | None = None,
+    sibling: Demand | None = None,
 ) -> Demand:
     """Work of one rank of a stage, in one piece or several, its weights stored as in an engine's files; `states` gives
-    bytes of recurrent state; `like` is a demand of this rank in other formats."""
+    bytes of recurrent state; `sibling` is a demand of this rank in other formats."""
     whole, rank = unrolled(whole), unrolled(rank)
-    done = like or computed(whole, rank, layout, *stage, states=states)
+    done = sibling or computed(whole, rank, layout, *stage, states=states)
     pieces = file(whole, precision, rank)
     weights, quantized = stored_products(rank, pieces, *stage)
     attending = attending_mixers(rank, *stage)
@@ -260,7 +260,7 @@ def demand(
         done,
         weights=weights,
         quantized=quantized,
-        read=of_all_layers(attending, lambda mixer: cached_bits(mixer, precision.kv, mixer.read_elements())),
+        read=summed_over_layers(attending, lambda mixer: cached_bits(mixer, precision.kv, mixer.read_elements())),
         written=sum(
             layers * sum(cached_bits(mixer, precision.kv, {None: mixer.written_elements()}).values())
             for mixer, layers in attending
@@ -286,12 +286,12 @@ def computed(
     groups = rank.groups or RankGroups.of(layout.tp)
     dense = sum(len(block.layers) for block in blocks if block.dense)
     return Demand(
-        flops=of_groups(rank, layout.tp, product_flops(rank, matrices, *stage)),
-        elements=of_groups(
+        flops=per_copy(rank, layout.tp, product_flops(rank, matrices, *stage)),
+        elements=per_copy(
             rank, layout.tp, summed((product, sum(tensor.shape[-2:]) * copies) for product, tensor, copies in matrices)
         ),
-        pairs=of_all_layers(attending, lambda mixer: mixer.pair_flops()),
-        absorbed=of_all_layers(attending, lambda mixer: mixer.pair_flops(absorbed=True)),
+        pairs=summed_over_layers(attending, lambda mixer: mixer.pair_flops()),
+        absorbed=summed_over_layers(attending, lambda mixer: mixer.pair_flops(absorbed=True)),
         queries=sum(layers * mixer.n_q * mixer.value_width for mixer, layers in attending),
         exchanged=sum(layers * mixer.n_q * mixer.exchanged_width for mixer, layers in attending),
         attending=sum(layers for _, layers in attending),
@@ -313,7 +313,7 @@ def computed(
     )
 
 
-def of_groups(rank: Architecture, tp: int, figures: ByProduct) -> ByProduct:
+def per_copy(rank: Architecture, tp: int, figures: ByProduct) -> ByProduct:
     """Figures of a row of a copy, from those of a row: what a group of ranks shares takes the rows of all of them, and
     each of a copy's tp ranks has its rows. A tied head is divided as the embedding is."""
     groups = rank.groups
@@ -323,11 +323,11 @@ def of_groups(rank: Architecture, tp: int, figures: ByProduct) -> ByProduct:
     if rank.tied:
         del rows["lm_head"]
     taken = {product: each * rows[product] for product, each in figures.items() if product in rows}
-    return figures | {product: number(each) if isinstance(each, Fraction) else each for product, each in taken.items()}
+    return figures | {key: simplest(each) if isinstance(each, Fraction) else each for key, each in taken.items()}
 
 
-def number(fraction: Fraction) -> float:
-    """A whole number where it is one."""
+def simplest(fraction: Fraction) -> float:
+    """The number as an int where it is whole."""
     return fraction.numerator if fraction.denominator == 1 else float(fraction)
 
 
@@ -337,15 +337,15 @@ def attending_mixers(rank: Architecture, *stage: range) -> list[tuple[AttentionM
 
 
 def summed(figures: Iterable[tuple[Key, Any]]) -> dict[Key, Any]:
-    """The sum of what each key has."""
+    """Sums by key."""
     total: dict[Key, Any] = {}
     for key, each in figures:
         total[key] = total.get(key, 0) + each
     return total
 
 
-def of_all_layers(mixers: Iterable[tuple[Any, int]], of: Callable[[Any], Mapping[WindowTokens, Any]]) -> ByWindow:
-    """Something that each layer has by how far back it looks, of all layers."""
+def summed_over_layers(mixers: Iterable[tuple[Any, int]], of: Callable[[Any], Mapping[WindowTokens, Any]]) -> ByWindow:
+    """Sums over all layers, by the window of attention, of what `of` gives for a mixer."""
     return summed((back, layers * each) for mixer, layers in mixers for back, each in of(mixer).items())
 
 

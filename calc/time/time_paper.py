@@ -19,16 +19,16 @@ from calc.time.estimate import Estimate
 from calc.time.figures import Figure, Figures, Meaning, Symbol, TimeStep, symbols_of
 from calc.time.objective_time import ObjectiveSpeed
 from calc.time.roofline import MACHINE, Timed, kind_of, sharing
-from calc.time.serving_time import chunked, halfway, share_of, speed_on
+from calc.time.serving_time import chunked, halfway, largest_share, speed_on
 from calc.time.time_operations import (
     Demand,
     Forward,
     PassPart,
     attending_mixers,
     matrices_within,
-    of_all_layers,
-    of_groups,
+    per_copy,
     product_flops,
+    summed_over_layers,
     unrolled,
 )
 from calc.time.training_time import TrainingSpeed
@@ -119,11 +119,11 @@ def row_steps(
 ) -> tuple[TimeStep, ...]:
     """FLOPs of a row through each product, and of a query-key pair, by the sizes of the model."""
     formulas = figures.apply(unrolled(rank))
-    products = of_groups(rank, tp, product_flops(formulas, matrices_within(formulas, *stage), *stage))
+    products = per_copy(rank, tp, product_flops(formulas, matrices_within(formulas, *stage), *stage))
     rows = [(f"φ_{product}", demand.flops[product], formula) for product, formula in products.items()]
     name = "absorbed" if decodes else "pairs"
     pairs: Mapping[Any, float] = getattr(demand, name)
-    backs = of_all_layers(attending_mixers(formulas, *stage), lambda mixer: mixer.pair_flops(absorbed=decodes))
+    backs = summed_over_layers(attending_mixers(formulas, *stage), lambda mixer: mixer.pair_flops(absorbed=decodes))
     for (back, value), formula in zip(pairs.items(), backs.values(), strict=True):
         rows.append((DEMAND[name].of(back).name, value, formula))
     return tuple(figures.step(what, Figure(value, formula), "FLOPs") for what, value, formula in rows)
@@ -186,7 +186,7 @@ class ServingDerivations:
         """The first pass of the prompts, and the others in all."""
         work, figures, speed = self.workload, Figures(), self.speed
         chunk = self.serving.on(self.gpu, work).limits.step_tokens
-        share = share_of(work.batch, speed.layout.dp)
+        share = largest_share(work.batch, speed.layout.dp)
         passes = tuple(chunked(share, work.prompt, chunk))
         plain = passes[0].first
         (part,) = plain.parts
@@ -228,8 +228,8 @@ class ServingDerivations:
         shares = efficiency(*kind).edited(self.cluster.efficiencies)
         demand, gpu = traced_demand(figures, first), traced(figures, self.gpu, GPU_FIGURES)
         traced_cluster = replace(self.cluster, efficiencies=dict(traced_shares(figures, shares)))
-        reached = speed_on(gpu, self.serving, traced_cluster).machines("expected")
-        on, layout = traced(figures, reached, MACHINE), traced(figures, laid_out.layout, LAYOUT)
+        achieved = speed_on(gpu, self.serving, traced_cluster).machines("expected")
+        on, layout = traced(figures, achieved, MACHINE), traced(figures, laid_out.layout, LAYOUT)
         speed = replace(self.speed, demands=(demand,), layout=layout, machines=lambda end: on)
         operations, seconds = operation_steps(
             figures, speed.parts(forward, "expected", decodes=decodes), demand, forward
@@ -244,7 +244,7 @@ class ServingDerivations:
         tp, stage = laid_out.layout.tp, laid_out.ranges[:1]
         rows = row_steps(figures, laid_out.rank, tp, stage, first, decodes=decodes)
         machine = tuple(
-            figures.step(symbol.name, getattr(reached, name), symbol.unit)
+            figures.step(symbol.name, getattr(achieved, name), symbol.unit)
             for name, symbol in MACHINE.items()
             if symbol.name in figures.used  # by a line before
         )

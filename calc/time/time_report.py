@@ -17,8 +17,8 @@ from calc.serving.workload import Workload
 from calc.time.cluster import USUAL, Cluster
 from calc.time.estimate import ENDS, End, Estimate
 from calc.time.origin import Origin, origin
-from calc.time.roofline import Bound, Timed, Work, binds
-from calc.time.serving_time import Speed, accepted, halfway, share_of, speed_on
+from calc.time.roofline import Bound, Timed, Work, bound_of
+from calc.time.serving_time import Speed, accepted_tokens, halfway, largest_share, speed_on
 from calc.time.time_operations import Forward, prefill
 
 MS = 1000
@@ -76,20 +76,20 @@ def time_report(serving: Serving, gpu: GPU, workload: Workload, cluster: Cluster
     speed = speed_on(gpu, serving, cluster)
     batch, prompt = workload.batch, workload.prompt
     parts, step = decode_step(speed, workload)
-    passed = speed.prompt_parts(share_of(batch, speed.layout.dp), prompt, "expected", chunk)
+    passed = speed.prompt_parts(largest_share(batch, speed.layout.dp), prompt, "expected", chunk)
     first = {end: float(speed.prompt(batch, prompt, end, chunk)) for end in ENDS}
     return TimeReport(
         gpu=gpu.id,
         decode=DecodeTime(
             step_ms=Estimate.over(lambda end: MS * step[end]),
             tokens_per_s=Estimate.over(lambda end: batch / step[end]),
-            bound=binds(parts),
+            bound=bound_of(parts),
             operations=by_operation(parts),
         ),
         prefill=PrefillTime(
             ttft_ms=Estimate.over(lambda end: MS * first[end]),
             tokens_per_s=Estimate.over(lambda end: batch * prompt / first[end]),
-            bound=binds(passed),
+            bound=bound_of(passed),
             operations=by_operation(passed),
         ),
         origin=origin(serving.architecture, gpu, serving.engine.name),
@@ -136,8 +136,8 @@ def drafted(speed: Speed, serving: Serving, gpu: GPU, workload: Workload, cluste
     batch, context = workload.batch, halfway(workload)
     step = float(speed.speculative(batch, context, "expected", count, draft))
     plain = 1 / float(speed.step(batch, context, "expected"))
-    few, many = (accepted(rate, count) / step for rate in RIGHT)
-    pays = next((percent for percent in range(101) if accepted(percent / 100, count) / step > plain), None)
+    few, many = (accepted_tokens(rate, count) / step for rate in RIGHT)
+    pays = next((percent for percent in range(101) if accepted_tokens(percent / 100, count) / step > plain), None)
     rates: dict[str, Any] = {"n": count, "few": few, "many": many, "plain": plain, "less": RIGHT[0], "more": RIGHT[1]}
     if pays is None:
         yield Message(
@@ -186,7 +186,7 @@ def reply(serving: Serving, gpu: GPU, workload: Workload, cluster: Cluster = USU
         tokens_per_s_per_user=Estimate.over(lambda end: 1 / seconds[end]),
         tokens_per_s=Estimate.over(lambda end: batch / seconds[end]),
         ttft_ms=Estimate.over(lambda end: MS * float(speed.prompt(1, workload.prompt, end, chunk))),
-        bound=binds(parts),
+        bound=bound_of(parts),
         origin=origin(serving.architecture, gpu, serving.engine.name),
     )
 
@@ -238,4 +238,4 @@ def point(speed: Speed, what: Message, forward: Forward, *, decodes: bool) -> Op
     flops = float(sum(operation.flops for operation in operations))
     moved = float(sum(operation.bytes for operation in operations))
     seconds = float(sum(part.seconds for part in parts))
-    return OperatingPoint(what=what, intensity=flops / moved, tflops=flops / seconds / 1e12, bound=binds(parts))
+    return OperatingPoint(what=what, intensity=flops / moved, tflops=flops / seconds / 1e12, bound=bound_of(parts))

@@ -143,7 +143,7 @@ class TrainingSearch:
     def peak_bytes(self, layout: TrainingLayout, recompute: Recompute, n: int) -> int:
         """Bytes on the most loaded GPU at a micro-batch, overhead apart."""
         training = self.training(layout, recompute, self.share(layout) // n)
-        return training.heaviest(training.units(n, self.work.sequence), single=n == 1).size
+        return training.highest_peak(training.units(n, self.work.sequence), single=n == 1).size
 
     def candidate(self, gpu: GPU, layout: TrainingLayout, recompute: Recompute) -> "TimedStep | None":
         """The largest micro-batch of a layout and recomputation that fits a GPU; None where none does."""
@@ -181,7 +181,7 @@ class TrainingSearch:
         """Seconds of a step that no micro-batch goes below: as if stages had the most pieces that are tried, and these
         sent nothing."""
         key, speed = ("arithmetic", gpu.id, layout.tp, layout.pp, recompute), self.speed(gpu, layout, recompute, 1)
-        arithmetic = self.shared.once(key, lambda: speed.arithmetic("expected"))
+        arithmetic = self.shared.once(key, lambda: speed.arithmetic_s("expected"))
         most = next(iter(self.interleaved(layout)), layout)
         return replace(speed, layout=most).least(arithmetic, "expected")
 

@@ -13,7 +13,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import alike_pieces, alike_stages
 from calc.model.architecture import Architecture
-from calc.time.arrays import larger
+from calc.time.arrays import maximum
 from calc.time.cluster import USUAL, Cluster
 from calc.time.efficiency import (
     OF_TRAINING,
@@ -24,7 +24,7 @@ from calc.time.efficiency import (
     training_rows,
 )
 from calc.time.estimate import ENDS, End, Estimate
-from calc.time.roofline import UNKNOWN, Bound, Timed, Work, arithmetic, path_gb_s
+from calc.time.roofline import UNKNOWN_RATE, Bound, Timed, Work, path_gb_s, product_dtype
 from calc.time.time_operations import Demand, Forward, Operation, PassPart, What, demand, touched
 from calc.training import WIDTH, Recipe, Recompute, TrainingLayout, TrainingScenario, TrainingWorkload
 
@@ -62,8 +62,8 @@ class ReplicatedWeights(NamedTuple):
     stride: int
 
 
-def unlike(demands: Iterable[Demand]) -> Iterable[Demand]:
-    """The first of stages that do the same, which share one object."""
+def distinct(demands: Iterable[Demand]) -> Iterable[Demand]:
+    """Numbers of the first of equal stages, which share one object."""
     return {id(demand): demand for demand in demands}.values()
 
 
@@ -144,7 +144,7 @@ class TrainingSpeed(RankDemands):
         return replace(self, quiet=True, trained=0.0, work=work)
 
     def peak(self, dtype: Dtype) -> float:
-        return self.gpu.tflops.get(dtype, UNKNOWN) * 1e12
+        return self.gpu.tflops.get(dtype, UNKNOWN_RATE) * 1e12
 
     def passes(self, what: Work) -> StepPasses:
         """Backward computes two products for each, one where weights are not trained; collectives within layers are
@@ -165,7 +165,7 @@ class TrainingSpeed(RankDemands):
         memory = self.between_products(demand, end)
         on_gpu += [Timed("elementwise", memory, 0.0, memory), Timed("communication", self.within_layers(demand, end))]
         yield from on_gpu
-        yield Timed("host", larger(self.launches(demand, end) - sum(part.seconds for part in on_gpu), 0.0))
+        yield Timed("host", maximum(self.launches(demand, end) - sum(part.seconds for part in on_gpu), 0.0))
 
     def between_products(self, demand: Demand, end: End) -> float:
         """Seconds of the elementwise kernels, and of those that sort tokens by their experts and back."""
@@ -189,7 +189,7 @@ class TrainingSpeed(RankDemands):
         shares, flops = self.shares, flops * self.passes(what).all
         share, peak = shares.matmul.share(end), self.peak(self.dtype)
         if what == "scores":
-            share, peak = shares.attention.share(end), self.peak(arithmetic("bf16", self.gpu))
+            share, peak = shares.attention.share(end), self.peak(product_dtype("bf16", self.gpu))
             flops *= self.layout.cp
         elif what == "experts_routed" and self.uneven:
             share *= shares.uneven.share(end)
@@ -207,7 +207,7 @@ class TrainingSpeed(RankDemands):
         activations = operation.activations / self.routers(operation.what)
         moved = passes * (weights + operation.cache + activations)
         memory = moved / (self.gpu.bandwidth_gb_s * 1e9 * shares.bandwidth.share(end))
-        return Timed(operation.what, larger(compute, memory), compute, memory)
+        return Timed(operation.what, maximum(compute, memory), compute, memory)
 
     def routers(self, what: What) -> int:
         """Ranks over which the tokens of a router are divided: sequence parallelism leaves each its own (Megatron-LM,
@@ -245,7 +245,7 @@ class TrainingSpeed(RankDemands):
         if nodes == 1:
             return seconds
         sent = share * nbytes * nodes * touched(nodes, 1, top_k) * (nodes - 1) / nodes
-        longer: float = larger(seconds, sent / (path_gb_s(gpu, "network", self.shares, end) * 1e9))
+        longer: float = maximum(seconds, sent / (path_gb_s(gpu, "network", self.shares, end) * 1e9))
         return longer
 
     def ring(self, end: End, ranks: int, nbytes: float, *, latency: bool) -> float:
@@ -262,7 +262,7 @@ class TrainingSpeed(RankDemands):
         recipe = self.recipe
         weights = max(
             sum(part.elements * self.ring_s(part, end) for part in self.weights(demand))
-            for demand in unlike(self.demands)
+            for demand in distinct(self.demands)
         )
         trained = weights * self.trained
         if self.layout.zero == 3:
@@ -305,7 +305,7 @@ class TrainingSpeed(RankDemands):
         each = WIDTH[recipe.weights] * 2 + WIDTH[recipe.gradients] + 2 * 2 * WIDTH[recipe.states] + 8 * recipe.master
         elements = max(
             sum(part.elements / (part.replicas if layout.zero else 1) for part in self.weights(demand))
-            for demand in unlike(self.demands)
+            for demand in distinct(self.demands)
         )
         return elements * self.trained * each / (self.gpu.bandwidth_gb_s * 1e9 * self.shares.bandwidth.share(end))
 
@@ -321,15 +321,15 @@ class TrainingSpeed(RankDemands):
 
     def busy(self, end: End) -> float:
         """Seconds of a micro-batch on that stage."""
-        return max(self.of_stage(demand, end) for demand in unlike(self.demands))
+        return max(self.of_stage(demand, end) for demand in distinct(self.demands))
 
-    def arithmetic(self, end: End) -> list[float]:
+    def arithmetic_s(self, end: End) -> list[float]:
         """Seconds of products, attention and elementwise kernels of a micro-batch on each unlike stage, whatever they
         read."""
         return [
             sum(self.computing(operation.what, operation.flops, end) for operation in demand.operations(self.forward()))
             + self.between_products(demand, end)
-            for demand in unlike(self.demands)
+            for demand in distinct(self.demands)
         ]
 
     def least(self, arithmetic: Iterable[float], end: End) -> float:
@@ -337,7 +337,7 @@ class TrainingSpeed(RankDemands):
         arithmetic and of the bytes that pass within layers, with the shortest bubble; of what replicas exchange that
         which does not hide in the fewest micro-batches; and the update. This one's micro-batch is a sequence, and
         `arithmetic` its own."""
-        stages = zip(unlike(self.demands), arithmetic, strict=True)
+        stages = zip(distinct(self.demands), arithmetic, strict=True)
         busy = max(seconds + self.within_layers(demand, end, latency=False) for demand, seconds in stages)
         each, once = self.between_replicas(end)
         exchanged = (1 - self.shares.overlap.share(end)) * (self.layout.pp * each + once)
@@ -438,7 +438,7 @@ def training_speed(
     scenario.check_schedule()
     ranks = demands or RankDemands.of(architecture, layout)
     form: WeightFormat = recipe.compute if work.products == "compute" else work.products
-    dtype = arithmetic(form, gpu)
+    dtype = product_dtype(form, gpu)
     over = cluster.path(gpu, layout.tp)
     rows = training_rows(Conditions(framework, gpu.generation, layout.tp, over, form), dtype)
     return TrainingSpeed(

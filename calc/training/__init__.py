@@ -17,7 +17,7 @@ from calc.training.layout import (
     interleaves,
     usual_base,
 )
-from calc.training.levers import Smaller, Together, TrainingLever, more_gpus, over_gpus
+from calc.training.levers import CombinedLever, SmallerSteps, TrainingLever, more_gpus, over_gpus
 from calc.training.methods import (
     METHODS,
     TrainingMethod,

@@ -190,8 +190,8 @@ def latent_attention(t: Modules, mixer: LatentAttention, x: Tracked) -> Tracked:
     latent, k_turned = t.split(compressed, mixer.kv_rank, mixer.d_rope)
     latent = t.local(t.norm(latent, "rms", "normed latents"))
     if t.rotary is not None:
-        q_turned = t.local(turned(t, q_turned, t.rotary, "queries"))
-        k_turned = t.local(turned(t, k_turned, t.rotary, "keys"))
+        q_turned = t.local(rotated(t, q_turned, t.rotary, "queries"))
+        k_turned = t.local(rotated(t, k_turned, t.rotary, "keys"))
     query = t.local(t.concatenate([q_plain, q_turned], "queries, rotated", by_heads=True))
     expanded = t.local(t.matrix(latent, "kv_b_proj", n * (mixer.d_nope + mixer.d_v), "keys and values of every head"))
     k_plain, v = t.split(expanded, n * mixer.d_nope, n * mixer.d_v)
@@ -240,21 +240,21 @@ def compressed_attention(t: Modules, mixer: CompressedAttention, x: Tracked) -> 
 def rotate(t: Modules, x: Tracked, rotary: Rotary, d_head: int, name: str) -> Tracked:
     """Queries or keys by their positions: all channels of a head, or the first of them."""
     if rotary.channels == d_head and not t.kernels.cuts_rotated:
-        return turned(t, x, rotary, name)
+        return rotated(t, x, rotary, name)
     heads = x.columns // d_head
     first = t.slice(x, heads * rotary.channels)
     rest = t.slice(x, heads * (d_head - rotary.channels))
-    return t.concatenate([turned(t, first, rotary, name), rest], ("{tensor}, rotated", name), by_heads=True)
+    return t.concatenate([rotated(t, first, rotary, name), rest], ("{tensor}, rotated", name), by_heads=True)
 
 
 @scoped
-def turned(t: Modules, x: Tracked, rotary: Rotary, name: str) -> Tracked:
+def rotated(t: Modules, x: Tracked, rotary: Rotary, name: str) -> Tracked:
     """x·cos + rotate_half(x)·sin."""
     if t.kernels.turn == "complex":  # of 64 bits, for which it is copied to 32 bits first
         label = ("{tensor}, rotated", name)
         return t.cast(t.scale(t.cast(x, 4, ("{tensor} in 32 bits", name)), label), x.width, label)
     if t.kernels.turn != "whole":
-        return turned_by_halves(t, x, rotary, name)
+        return rotated_halves(t, x, rotary, name)
     before, rotation = x.width, t.kernels.rotation
     label, wide = ("{tensor}, rotated", name), ("{tensor} in 32 bits", name)
     if rotation == "fp32_copies":
@@ -278,7 +278,7 @@ def paired_tables(t: Modules, rotary: Rotary) -> Rotary:
 
 
 @scoped
-def turned_by_halves(t: Modules, x: Tracked, rotary: Rotary, name: str) -> Tracked:
+def rotated_halves(t: Modules, x: Tracked, rotary: Rotary, name: str) -> Tracked:
     """first·cos - second·sin, second·cos + first·sin, joined."""
     label, half = ("{tensor}, rotated", name), x.columns // 2
     if t.kernels.turn == "pairs":

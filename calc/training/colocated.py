@@ -18,10 +18,10 @@ from calc.serving.engines.launch import spelled
 from calc.serving.fewest import MOST_GPUS
 from calc.serving.memory import Allocation, Serving
 from calc.serving.shared_gpus import STAYS
-from calc.serving.verdict import Word
+from calc.serving.verdict import VerdictWord
 from calc.serving.workload import Workload
 from calc.training.course import Phase, TrainingComponent
-from calc.training.step import MOST, PARTS, Training, TrainingMemory, TrainingVerdict, limit
+from calc.training.step import MOST, PARTS, Training, TrainingMemory, TrainingVerdict, finite_limit
 from calc.training.workload import Colocation
 from calc.units import GIB, MIB
 
@@ -234,7 +234,7 @@ class Colocated:
         return self.plan.starts(HIGH)
 
     @property
-    def word(self) -> Word:
+    def word(self) -> VerdictWord:
         if self.refusal is not None:
             return "does not run"
         if not self.starts or max(phase.low for phase in self.phases) > self.usable:
@@ -263,7 +263,7 @@ class Colocated:
         """The longest completion that both engine and trainer take."""
         if not self.generates:
             return 0
-        engine = self.plan.longest(self.training.architecture.max_positions or MOST)
+        engine = self.plan.longest_request(self.training.architecture.max_positions or MOST)
         return max(0, min(self.training.most_tokens(self.room, MOST), engine) - self.objective.prompt)
 
     def least_share(self, sequences: int) -> float | None:
@@ -364,8 +364,8 @@ class Colocated:
             share_all=self.least_share(self.sequences),
             share_high=self.largest_share if self.colocated else 1,
             host_bytes=host,
-            max_micro_batch=limit(self.most_sequences),
-            max_completion=limit(self.most_tokens),
+            max_micro_batch=finite_limit(self.most_sequences),
+            max_completion=finite_limit(self.most_tokens),
             reason=self.reason,
         )
 
@@ -378,8 +378,8 @@ class Colocated:
             required=self.peak.total,
             usable=self.usable,
             spare=self.usable - self.peak.total,
-            max_micro_batch=limit(self.most_sequences),
-            max_sequence=limit(completion + self.objective.prompt if completion else 0),
+            max_micro_batch=finite_limit(self.most_sequences),
+            max_sequence=finite_limit(completion + self.objective.prompt if completion else 0),
             min_gpus=self.min_gpus(),
             reason=self.reason,
             notes=tuple(self.notes()),

@@ -49,7 +49,7 @@ class Tensors(NamedTuple):
         if self.profile is None:
             return (((self.name, self.component, self.name == UPDATE), self.bytes),)
         labels = contents(self.profile, self.event)
-        return ((label, times(self.times, nbytes)) for label, nbytes in labels.items())
+        return ((label, repeated_bytes(self.times, nbytes)) for label, nbytes in labels.items())
 
 
 @dataclass(eq=False)
@@ -186,10 +186,10 @@ class Run:
         return self._tensors(self.forward, self.profile.after_forward.event, layers)
 
     def _tensors(self, nbytes: Bytes, event: int, count: int) -> list[Tensors]:
-        whole = Tensors(times(count, nbytes), profile=self.profile, event=event, times=count)
+        whole = Tensors(repeated_bytes(count, nbytes), profile=self.profile, event=event, times=count)
         if not any(self.alternate_outputs):
             return [whole]
-        return [whole, Tensors(times(count, self.alternate_outputs), "outputs kept of every other matrix")]
+        return [whole, Tensors(repeated_bytes(count, self.alternate_outputs), "outputs kept of every other matrix")]
 
 
 def by(unit: CountedBy, nbytes: int) -> Bytes:
@@ -197,12 +197,12 @@ def by(unit: CountedBy, nbytes: int) -> Bytes:
     return (*NOTHING[:unit], nbytes, *NOTHING[unit + 1 :])
 
 
-def times(count: int, nbytes: Bytes) -> Bytes:
+def repeated_bytes(count: int, nbytes: Bytes) -> Bytes:
     return nbytes if count == 1 else tuple([count * size for size in nbytes])
 
 
-def once(nbytes: int) -> Bytes:
-    """Bytes that no batch changes."""
+def fixed(nbytes: int) -> Bytes:
+    """Bytes by units that do not depend on the batch."""
     return (nbytes, *NOTHING[1:])
 
 
@@ -301,7 +301,7 @@ def parts_of(moment: Moment, units: Bytes) -> tuple[Part, ...]:
 
 
 def dot(nbytes: Bytes, units: Bytes) -> int:
-    """Bytes for a batch and a length."""
+    """Bytes for a batch and a length: the dot product of bytes by unit and numbers of units."""
     return sum(map(mul, nbytes, units))
 
 
@@ -384,7 +384,7 @@ class Sharded:
         last = self.root if self.separate_embedding else self.runs[self.layers[-1]].gathered
         return [weights(self.unsharded(len(self.runs), 0)), buffer(last)]
 
-    def going_back(self, index: int, layers: int) -> list[Tensors]:
+    def backward_tensors(self, index: int, layers: int) -> list[Tensors]:
         """While a layer goes back: its weights, the buffer in which those of the layer before arrive, and the gradients
         of the layer behind that are being reduced."""
         run = self.runs[index]
@@ -404,7 +404,7 @@ class Sharded:
         run = self.runs[index]
         if index in self.layers:
             early = self.before(index, layers) if self.layout.reshard_after_forward else 0
-            made = Tensors(once(run.unreduced), "gradients of a layer", "gradients")
+            made = Tensors(fixed(run.unreduced), "gradients of a layer", "gradients")
             return [weights(self.unsharded(index, layers)), buffer(early), made, reducing(run.reduced)]
         if not self.separate_embedding:
             return [outside(run.profile.gradients[0]), reducing(run.reduced)]
@@ -414,19 +414,19 @@ class Sharded:
 
 
 def weights(nbytes: int) -> Tensors:
-    return Tensors(once(nbytes), GATHERED, "weights")
+    return Tensors(fixed(nbytes), GATHERED, "weights")
 
 
 def buffer(nbytes: int) -> Tensors:
-    return Tensors(once(nbytes), BUFFER, "weights")
+    return Tensors(fixed(nbytes), BUFFER, "weights")
 
 
 def outside(nbytes: int) -> Tensors:
-    return Tensors(once(nbytes), "gradients outside the layers", "gradients")
+    return Tensors(fixed(nbytes), "gradients outside the layers", "gradients")
 
 
 def reducing(nbytes: int) -> Tensors:
-    return Tensors(once(nbytes), "buffers of reduce-scatter", "gradients")
+    return Tensors(fixed(nbytes), "buffers of reduce-scatter", "gradients")
 
 
 # What torchtitan's selective checkpointing keeps of a layer.
@@ -501,7 +501,7 @@ class Course:
         return self.work.recompute in ("full", "alternate")
 
     @property
-    def arriving(self) -> int:
+    def reduced_width(self) -> int:
         """Bytes of an element of a gradient that FSDP has reduced, with those of its cast."""
         reduced, stays = WIDTH[self.layout.reduce], self.widths.gradient
         return reduced if reduced == stays else reduced + stays
@@ -562,7 +562,7 @@ class Course:
             gathered=self.gathered(places[0]),
             unreduced=unreduced,
             reduced=WIDTH[self.layout.reduce] * filled,
-            shards=-(-filled * self.arriving // self.layout.replicas),
+            shards=-(-filled * self.reduced_width // self.layout.replicas),
         )
 
     # Forward
@@ -642,7 +642,7 @@ class Course:
         for index in reversed(range(len(self.runs))):
             run, outputs = self.runs[index], self.runs[-1].profile.outputs if index < len(self.runs) - 1 else NOTHING
             for layers in self.turning(run):
-                gradients = once(behind + (run.layers - 1 - layers) * run.gradients)
+                gradients = fixed(behind + (run.layers - 1 - layers) * run.gradients)
                 more = [Tensors(outputs, "logits that the training loop holds", "logits"), *run.waiting(layers)]
                 more.append(Tensors(gradients, "gradients", component))
                 if 0 <= run.first + layers < self.rank.num_layers - 1:
@@ -662,7 +662,7 @@ class Course:
         self, sharded: Sharded, index: int, run: Run, layers: int, here: Moment
     ) -> Iterator[Surroundings]:
         """A part going back with all that FSDP holds; and the moment when its gradients are reduced."""
-        resident = here.plus(sharded.going_back(index, layers))
+        resident = here.plus(sharded.backward_tensors(index, layers))
         yield Surroundings("backward", resident, run.profile, run.profile.backward)
         if run.first >= 0:
             yield Surroundings("backward", here.plus([*sharded.reducing(index, layers), self.stream]))
@@ -768,7 +768,7 @@ class TrainingStage:
 
     def constant(self) -> list[Tensors]:
         """Weights and what belongs to them, between steps; with gradients that are held all the time."""
-        gradients = [Tensors(once(self.states.gradients), "gradients", "gradients")] if self.recipe.buffers else []
+        gradients = [Tensors(fixed(self.states.gradients), "gradients", "gradients")] if self.recipe.buffers else []
         return [*self.standing, *gradients]
 
     @cached_property
@@ -776,14 +776,14 @@ class TrainingStage:
         """Weights and what belongs to them, between steps, but for gradients."""
         states = self.states
         tensors = [
-            Tensors(once(states.frozen), "frozen weights", "weights"),
-            Tensors(once(states.weights), "trained weights", "weights"),
-            Tensors(once(states.master), "fp32 copies of the weights", "master_weights"),
-            Tensors(once(states.optimizer), "states of the optimizer", "optimizer"),
+            Tensors(fixed(states.frozen), "frozen weights", "weights"),
+            Tensors(fixed(states.weights), "trained weights", "weights"),
+            Tensors(fixed(states.master), "fp32 copies of the weights", "master_weights"),
+            Tensors(fixed(states.optimizer), "states of the optimizer", "optimizer"),
             *self.reference,
         ]
         if self.layout.fully_sharded and not (self.course.by_fsdp or self.by_deepspeed):
-            largest = Tensors(once(2 * self.course.largest_unit), "gathered weights of two layers", "weights")
+            largest = Tensors(fixed(2 * self.course.largest_unit), "gathered weights of two layers", "weights")
             tensors.append(largest)
         return tensors
 
@@ -795,14 +795,14 @@ class TrainingStage:
         recipe, states, work = self.recipe, self.states, self.work
         tensors = self.constant()
         if work.accumulation > 1 and not recipe.buffers:
-            tensors.append(Tensors(once(states.gradients), "gradients of earlier micro-batches", "gradients"))
+            tensors.append(Tensors(fixed(states.gradients), "gradients of earlier micro-batches", "gradients"))
         if work.accumulation > 1 and recipe.flattened and self.layout.zero == 2:
-            tensors.append(Tensors(once(states.gradients), "gradients of this micro-batch", "gradients"))
+            tensors.append(Tensors(fixed(states.gradients), "gradients of this micro-batch", "gradients"))
         if recipe.bucket:
             size = WIDTH[recipe.gradients] * self.bucketed()
-            tensors.append(Tensors(once(size), "buckets that gradients are reduced in", "gradients"))
+            tensors.append(Tensors(fixed(size), "buckets that gradients are reduced in", "gradients"))
         if self.by_deepspeed and self.layout.fully_sharded:
-            tensors.append(Tensors(once(self.live()), "gathered weights", "weights"))
+            tensors.append(Tensors(fixed(self.live()), "gathered weights", "weights"))
         return [*tensors, self.rotary()]
 
     def rotary(self) -> Tensors:
@@ -833,15 +833,15 @@ class TrainingStage:
         """Points before and after the step, and the optimizer's update."""
         size = 0 if self.work.optimizer_in_backward else self.states.casts or self.states.gradients
         between = Moment().plus(self.constant())
-        updated = [*self.standing, Tensors(once(size), "gradients", "gradients"), self.updating()]
+        updated = [*self.standing, Tensors(fixed(size), "gradients", "gradients"), self.updating()]
         return {"after_init": between, "optimizer": Moment().plus(updated), "after_step": between}
 
     def updating(self) -> Tensors:
-        return Tensors(once(self.states.update), UPDATE, "temporaries")
+        return Tensors(fixed(self.states.update), UPDATE, "temporaries")
 
     def stepping(self) -> Moment:
         """The optimizer's update inside the backward pass."""
-        gradient = Tensors(once(self.states.largest_gradient), "gradients", "gradients")
+        gradient = Tensors(fixed(self.states.largest_gradient), "gradients", "gradients")
         return self.during.plus([*self.course.persisting(), gradient, self.updating(), self.course.stream])
 
     def without_gradients(self, units: Bytes) -> Iterator[StepPeak]:
@@ -850,9 +850,9 @@ class TrainingStage:
             resident = Moment().plus([*self.constant(), self.rotary()]) if when == "generation" else self.during
             if when == "after":
                 resident = resident.plus(self.course.under_reference(root_stays=not gathered).tensors)
-            whole = once(gathered)
+            whole = fixed(gathered)
             resident = resident.plus([Tensors(whole, GATHERED, "weights"), Tensors(whole, BUFFER, "weights")])
-            resident = resident.plus([Tensors(once(ahead), GATHERED, "weights")])
+            resident = resident.plus([Tensors(fixed(ahead), GATHERED, "weights")])
             size = dot(resident.bytes, units)
             for peak in course.peaks(units, backward=False):
                 yield peak.joined_by(size, resident)._replace(phase="reference")
@@ -884,10 +884,12 @@ class TrainingStage:
         standing = Moment().plus(value.constant())
         waiting = standing.plus([tensors for run in value.course.runs for tensors in run.waiting(run.layers)])
         outputs = Tensors(self.course.runs[-1].profile.outputs, "outputs that the training loop holds", "logits")
-        gradients = Tensors(once(value.states.gradients), "gradients", "gradients")
+        gradients = Tensors(fixed(value.states.gradients), "gradients", "gradients")
         updating = standing.plus([outputs, gradients, value.updating()])
         resident = {"forward": waiting, "loss": waiting, "backward": waiting, "optimizer": updating}
         there = [(resident.get(peak.phase, standing), peak) for peak in candidates]
-        own = Moment().plus([*self.constant(), outputs, Tensors(once(self.states.gradients), "gradients", "gradients")])
+        own = Moment().plus(
+            [*self.constant(), outputs, Tensors(fixed(self.states.gradients), "gradients", "gradients")]
+        )
         there += [(own, peak) for peak in value.peaks(units) if peak.phase == "backward"]
         yield from (peak.joined_by(dot(alive.bytes, units), alive) for alive, peak in there)

@@ -36,30 +36,30 @@ def layer(t: Modules, x: Tracked, inputs: Tracked | None) -> Tracked:
         return parallel(t, x)
     if block.mixers:
         residual = t.cast(x, 4, "residual stream") if t.kernels.fp32_stream else x
-        x = before(t, t.cast(x, t.settings.rest, "states") if t.kernels.fp32_stream else x)
+        x = normed_input(t, t.cast(x, t.settings.rest, "states") if t.kernels.fp32_stream else x)
         residual = x if t.kernels.normed_stream else residual
         with t.alive(residual):
-            x = behind(t, mixed(t, x))
+            x = normed_output(t, mixer_output(t, x))
             x = summed(t, residual, t.local(x) if t.kernels.holds_attended else x)
     if block.ffn is not None:
         residual = x
-        x = before(t, x)
+        x = normed_input(t, x)
         residual = t.local(x if t.kernels.normed_stream else residual)
-        x = summed(t, residual, behind(t, fed(t, x, residual)))
+        x = summed(t, residual, normed_output(t, feedforward_output(t, x, residual)))
     if inputs is not None:
-        x = mixed_in(t, x, inputs)
+        x = with_layer_input(t, x, inputs)
     return t.scaled_in_place(x) if t.kernels.scaled_layers else x
 
 
 @scoped
-def before(t: Modules, x: Tracked) -> Tracked:
+def normed_input(t: Modules, x: Tracked) -> Tracked:
     """Input of mixers or of a feed-forward: the states of all tokens, normed in most families."""
     normed = t.block.norms_first and not t.kernels.norms_sums
     return t.gathered(t.norm(x, t.kernels.norm_kind(t.block.norm), "normed states") if normed else x)
 
 
 @scoped
-def behind(t: Modules, x: Tracked) -> Tracked:
+def normed_output(t: Modules, x: Tracked) -> Tracked:
     """The norm of a block's output, for those that have one, and dropout."""
     if len(t.block.norms) == 4 or not t.block.norms_first:
         x = t.norm(x, t.kernels.norm_kind(t.block.norm), "normed output")
@@ -79,18 +79,18 @@ def summed(t: Modules, residual: Tracked, x: Tracked) -> Tracked:
 def parallel(t: Modules, x: Tracked) -> Tracked:
     """Attention and feed-forward read the same states, normed together or each by itself."""
     residual = x
-    x = before(t, x)
-    attended = t.local(behind(t, mixed(t, x)))
+    x = normed_input(t, x)
+    attended = t.local(normed_output(t, mixer_output(t, x)))
     if len(t.block.norms) > 1:
         with t.alive(x):
-            x = before(t, residual)
-    x = t.local(behind(t, fed(t, x, residual)))
+            x = normed_input(t, residual)
+    x = t.local(normed_output(t, feedforward_output(t, x, residual)))
     return t.add(t.add(residual, attended, "residual stream"), x, "residual stream")
 
 
 @scoped
-def mixed(t: Modules, x: Tracked) -> Tracked:
-    """Output of the mixers, which read the same states, and are added up where there are several."""
+def mixer_output(t: Modules, x: Tracked) -> Tracked:
+    """Output of the mixers of a layer: their sum where there are several."""
     y: Tracked | None = None
     for mixer in reversed(t.block.mixers) if t.kernels.multiplied else t.block.mixers:
         forward = pass_of(mixer)
@@ -125,8 +125,8 @@ def pass_of(mixer: Mixer) -> Callable[[Modules, Any, Tracked], Tracked] | None:
 
 
 @scoped
-def fed(t: Modules, x: Tracked, state: Tracked) -> Tracked:
-    """Output of the feed-forward on normed states; some experts read the state itself."""
+def feedforward_output(t: Modules, x: Tracked, state: Tracked) -> Tracked:
+    """Output of the feed-forward on normed states `x`; some experts read the residual stream `state` itself."""
     block = t.block
     if block.moe is not None:
         if block.moe.parallel_mlp is not None:
@@ -218,7 +218,7 @@ def per_layer_inputs(t: Modules, columns: int) -> Tracked:
 
 
 @scoped
-def mixed_in(t: Modules, x: Tracked, inputs: Tracked) -> Tracked:
+def with_layer_input(t: Modules, x: Tracked, inputs: Tracked) -> Tracked:
     """A layer's output with its own input mixed in. Its gradient is put into zeros as large as those of all layers, and
     added to what waits for the layers before, which is counted outside."""
     narrow = t.block.per_layer_width
@@ -226,7 +226,7 @@ def mixed_in(t: Modules, x: Tracked, inputs: Tracked) -> Tracked:
 
     def backward(gradient: Tracked) -> Gradients:
         zeros = t.new(ACTIVATION_GRADIENTS, inputs.columns, inputs.width, inputs.unit)
-        t.like(ACTIVATION_GRADIENTS, zeros, zeros)
+        t.new_like(ACTIVATION_GRADIENTS, zeros, zeros)
         return [None]
 
     t.record(own, [inputs], backward)

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from calc.errors import Message
-from calc.serving.engines.launch import Launch, degrees
+from calc.serving.engines.launch import Launch, parallel_flags
 from calc.training.layout import TrainingLayout, TrainingScenario
 from calc.training.methods import METHODS
 from calc.training.workload import Colocation, MethodName, Objective, Recipe, TrainingWorkload
@@ -39,12 +39,12 @@ def accelerate(workload: TrainingWorkload, recipe: Recipe, layout: TrainingLayou
         words=(
             *("accelerate", "launch", "--num_processes", str(layout.gpus), "--num_machines", str(nodes)),
             *("--mixed_precision", mixed_precision(recipe)),
-            *degrees({"--gradient_accumulation_steps": workload.accumulation}),
+            *parallel_flags({"--gradient_accumulation_steps": workload.accumulation}),
             *sharding(workload, layout),
             *ranks(layout),
             SCRIPT,
         ),
-        notes=tuple(unsaid(layout)),
+        notes=tuple(layout_notes(layout)),
     )
 
 
@@ -88,10 +88,10 @@ def ranks(layout: TrainingLayout) -> Iterator[str]:
             "--parallelism_config_cp_size": layout.cp,
         }
         yield "--use_parallelism_config"
-        yield from degrees(sizes)
+        yield from parallel_flags(sizes)
 
 
-def unsaid(layout: TrainingLayout) -> Iterator[Message]:
+def layout_notes(layout: TrainingLayout) -> Iterator[Message]:
     """Notes on layouts for which the command has no option."""
     if layout.pp > 1:
         yield Message("accelerate starts no pipeline stages; Megatron-LM and torchtitan do, under torchrun.")

@@ -104,7 +104,7 @@ class TrainingLayout(Degrees):
         """Ranks that hold the same routed experts, were their weights not sharded."""
         return self.tp * self.replicas // (self.slices * self.ep)
 
-    def of_degree(self, tp: int) -> Self:
+    def with_degree(self, tp: int) -> Self:
         return self.model_copy(update={"tp": tp})
 
     @property
@@ -186,8 +186,8 @@ ROUNDS = 3
 """Micro-batches for each stage behind which the order of an interleaved schedule begins again."""
 
 
-class AtWork(NamedTuple):
-    """A piece of the model at work for one micro-batch, and how often each piece waits for its backward pass."""
+class PieceAtWork(NamedTuple):
+    """Piece of the model that a stage computes in a turn, and the micro-batches that wait in each piece [pieces]."""
 
     piece: int
     backward: bool
@@ -214,7 +214,7 @@ def piece_of(turn: int, stages: int, pieces: int) -> int:
     return turn // stages % pieces
 
 
-def turns(stages: int, kinds: tuple[int, ...], batches: int, stage: int) -> Iterator[AtWork]:
+def turns(stages: int, kinds: tuple[int, ...], batches: int, stage: int) -> Iterator[PieceAtWork]:
     """A stage at work, turn by turn. `kinds` says of each piece which one it is like."""
     pieces = len(kinds)
     ahead, total = warm_up(stages, pieces, batches, stage), pieces * batches
@@ -222,22 +222,22 @@ def turns(stages: int, kinds: tuple[int, ...], batches: int, stage: int) -> Iter
     for turn in range(total + ahead):
         if turn < total:
             kind = kinds[piece_of(turn, stages, pieces)]
-            yield AtWork(kind, False, tuple(waiting))
+            yield PieceAtWork(kind, False, tuple(waiting))
             waiting[kind] += 1
         if turn >= ahead:
             kind = kinds[pieces - 1 - piece_of(turn - ahead, stages, pieces)]
             waiting[kind] -= 1
-            yield AtWork(kind, True, tuple(waiting))
+            yield PieceAtWork(kind, True, tuple(waiting))
 
 
-def peak_turns(stages: int, kinds: tuple[int, ...], batches: int, stage: int) -> tuple[AtWork, ...]:
+def peak_turns(stages: int, kinds: tuple[int, ...], batches: int, stage: int) -> tuple[PieceAtWork, ...]:
     """The turns at which most waits, of each kind of piece forward and backward."""
     distinct = dict.fromkeys(spent(turns(stages, kinds, min(batches, ROUNDS * stages), stage)))
-    of_piece = defaultdict[tuple[int, bool], list[AtWork]](list)
+    of_piece = defaultdict[tuple[int, bool], list[PieceAtWork]](list)
     for turn in distinct:
         of_piece[turn[:2]].append(turn)
 
-    def holds_more(other: AtWork, turn: AtWork) -> bool:
+    def holds_more(other: PieceAtWork, turn: PieceAtWork) -> bool:
         return other.waiting != turn.waiting and all(map(ge, other.waiting, turn.waiting))
 
     return tuple(turn for turn in distinct if not any(holds_more(other, turn) for other in of_piece[turn[:2]]))

@@ -10,11 +10,11 @@ from calc.formats import Precision
 from calc.hardware.gpu import GPU
 from calc.hardware.mig import unjoined
 from calc.serving.fewest import MOST_GPUS
-from calc.serving.verdict import Word
+from calc.serving.verdict import VerdictWord
 from calc.training.colocated import Colocated
 from calc.training.layout import TrainingScenario
 from calc.training.methods import METHODS
-from calc.training.step import MOST, Training, fewest_replicas, limit, word
+from calc.training.step import MOST, Training, fewest_replicas, finite_limit, word
 from calc.training.workload import RECIPES, Colocation, Loss, TrainingWorkload
 
 LEAST_SEQUENCE = 512
@@ -31,7 +31,7 @@ Limited = Literal["micro_batch", "sequence"]
 ScenarioPart = Literal["workload", "layout", "objective", "colocation"]
 
 
-def altered(now: TrainingScenario, part: ScenarioPart, **fields: Any) -> TrainingScenario:
+def with_fields(now: TrainingScenario, part: ScenarioPart, **fields: Any) -> TrainingScenario:
     """The scenario with other fields in one of its parts, which it may lack. Raises ConfigError where two fields of a
     workload exclude each other."""
     value = getattr(now, part)
@@ -59,9 +59,9 @@ def differences(before: TrainingScenario, after: TrainingScenario) -> dict[str, 
     return changed
 
 
-Change = Callable[["Smaller", TrainingScenario], TrainingScenario]
+Change = Callable[["SmallerSteps", TrainingScenario], TrainingScenario]
 """The scenario with a change; as it was, where that makes no sense or is there already."""
-Says = Message | Callable[[TrainingScenario], Message]
+SentenceFor = Message | Callable[[TrainingScenario], Message]
 
 
 @dataclass(frozen=True)
@@ -69,21 +69,21 @@ class StepChange:
     """One way to a smaller step, with what it is called and what it costs where it has been made."""
 
     name: str
-    what: Says
-    cost: Says
+    what: SentenceFor
+    cost: SentenceFor
     on: Change
 
 
 def sets(part: ScenarioPart, when: Callable[[TrainingScenario], bool] = lambda now: True, **fields: Any) -> Change:
     """A change that sets fields, where the scenario is so."""
-    return lambda smaller, now: altered(now, part, **fields) if when(now) else now
+    return lambda smaller, now: with_fields(now, part, **fields) if when(now) else now
 
 
 def zero(stage: int, **fields: Any) -> Change:
     return sets("layout", lambda now: now.layout.replicas > 1 and now.layout.zero <= stage, zero=stage, **fields)
 
 
-def less_at_once(smaller: "Smaller", now: TrainingScenario) -> TrainingScenario:
+def smaller_micro_batch(smaller: "SmallerSteps", now: TrainingScenario) -> TrainingScenario:
     """The largest micro-batch that fits, or of one sequence; the same sequences in a step, where gradients can be
     accumulated."""
     work = now.workload
@@ -91,7 +91,7 @@ def less_at_once(smaller: "Smaller", now: TrainingScenario) -> TrainingScenario:
         return now
     fewer = next((n for n in range(fitting, 0, -1) if n < work.micro_batch and work.micro_batch % n == 0), 1)
     times = 1 if work.optimizer_in_backward else work.micro_batch // fewer
-    return altered(now, "workload", micro_batch=fewer, accumulation=work.accumulation * times)
+    return with_fields(now, "workload", micro_batch=fewer, accumulation=work.accumulation * times)
 
 
 def updates_in_backward(now: TrainingScenario) -> bool:
@@ -99,34 +99,34 @@ def updates_in_backward(now: TrainingScenario) -> bool:
     return now.workload.accumulation == now.layout.gpus == 1 and not now.recipe.buffers
 
 
-def sixteen_bits(smaller: "Smaller", now: TrainingScenario) -> TrainingScenario:
+def sixteen_bit_weights(smaller: "SmallerSteps", now: TrainingScenario) -> TrainingScenario:
     return now.model_copy(update={"recipe": RECIPES["bf16"]}) if now.workload.trains_base else now
 
 
-def adapters(smaller: "Smaller", now: TrainingScenario) -> TrainingScenario:
+def adapters(smaller: "SmallerSteps", now: TrainingScenario) -> TrainingScenario:
     if now.workload.method != "full":
         return now
-    after = altered(now, "workload", method="lora").model_copy(update={"frozen": Precision()})
+    after = with_fields(now, "workload", method="lora").model_copy(update={"frozen": Precision()})
     copied = now.objective is not None and now.objective.reference == "model"
-    return altered(after, "objective", reference="adapter-off") if copied and not has_teacher(now) else after
+    return with_fields(after, "objective", reference="adapter-off") if copied and not has_teacher(now) else after
 
 
-def quantized(smaller: "Smaller", now: TrainingScenario) -> TrainingScenario:
+def quantized(smaller: "SmallerSteps", now: TrainingScenario) -> TrainingScenario:
     if now.workload.method not in ("full", "lora") or now.frozen.weights == "nf4-dq":
         return now
-    after = altered(now, "workload", method="qlora", quantized_experts=bool(smaller.training.architecture.experts))
+    after = with_fields(now, "workload", method="qlora", quantized_experts=bool(smaller.training.architecture.experts))
     return after.model_copy(update={"frozen": Precision(weights="nf4-dq")})
 
 
-def shorter(smaller: "Smaller", now: TrainingScenario) -> TrainingScenario:
+def shorter_sequence(smaller: "SmallerSteps", now: TrainingScenario) -> TrainingScenario:
     """The longest sequence that fits; of one that is generated, the longest completion."""
     fitting, objective = smaller.largest(now, "sequence") or 0, now.objective
     if objective is not None:
         tokens = EVEN * (min(fitting - objective.prompt, objective.completion - 1) // EVEN)
-        after = altered(now, "objective", completion=tokens)
-        return altered(after, "workload", sequence=objective.prompt + tokens) if tokens >= EVEN else now
+        after = with_fields(now, "objective", completion=tokens)
+        return with_fields(after, "workload", sequence=objective.prompt + tokens) if tokens >= EVEN else now
     tokens = EVEN * (min(fitting, now.workload.sequence - 1) // EVEN)
-    return altered(now, "workload", sequence=tokens) if tokens >= LEAST_SEQUENCE else now
+    return with_fields(now, "workload", sequence=tokens) if tokens >= LEAST_SEQUENCE else now
 
 
 WHOLE: tuple[Loss, ...] = ("whole", "native", "compiled")
@@ -140,13 +140,13 @@ def has_teacher(now: TrainingScenario) -> bool:
     return now.objective is not None and METHODS[now.objective.method].teacher
 
 
-def without_logits(smaller: "Smaller", now: TrainingScenario) -> TrainingScenario:
+def without_logits(smaller: "SmallerSteps", now: TrainingScenario) -> TrainingScenario:
     """The newest release's head, where that builds no logits."""
     if now.objective is None or now.objective.log_probs in ("fused", "none"):
         return now
     method = METHODS[now.objective.method]
     builds_none = "fused" in method.ways[method.newest]
-    return altered(now, "objective", trl=method.newest, log_probs="fused") if builds_none else now
+    return with_fields(now, "objective", trl=method.newest, log_probs="fused") if builds_none else now
 
 
 def compares_with_copy(now: TrainingScenario) -> bool:
@@ -161,14 +161,14 @@ def engine_stays_awake(now: TrainingScenario) -> bool:
     return now.colocation is not None and now.colocation.rollout != "server" and not now.colocation.sleep_level
 
 
-def other_share(smaller: "Smaller", now: TrainingScenario) -> TrainingScenario:
+def engine_share_that_fits(smaller: "SmallerSteps", now: TrainingScenario) -> TrainingScenario:
     """The largest share next to which the trainer fits; the least with which the engine starts, where that is more."""
     engine = smaller.engine(now)
     if engine is None or not engine.colocated or (least := engine.starting_share) is None:
         return now
     percent = round(100 * max(least, engine.largest_share))
     is_new = percent != round(100 * engine.colocation.share)
-    return altered(now, "colocation", engine_share=percent / 100) if is_new else now
+    return with_fields(now, "colocation", engine_share=percent / 100) if is_new else now
 
 
 CHANGES: Mapping[GivesUp, tuple[StepChange, ...]] = {
@@ -209,7 +209,7 @@ CHANGES: Mapping[GivesUp, tuple[StepChange, ...]] = {
             "engine_share",
             lambda after: Message("{share:.2f} of the GPU for the engine", share=fields_of(after)["engine_share"]),
             Message("As many completions at once as the cache then holds."),
-            other_share,
+            engine_share_that_fits,
         ),
         StepChange(
             "precomputed",
@@ -240,7 +240,7 @@ CHANGES: Mapping[GivesUp, tuple[StepChange, ...]] = {
             lambda after: Message(
                 "More passes, each of fewer tokens: {n:,} micro-batches a step.", n=after.workload.accumulation
             ),
-            less_at_once,
+            smaller_micro_batch,
         ),
         StepChange(
             "zero_1",
@@ -320,7 +320,7 @@ CHANGES: Mapping[GivesUp, tuple[StepChange, ...]] = {
             "16_bits",
             Message("Pure BF16"),
             Message("Weights, gradients and states in 16 bits: updates that are small beside a weight are lost."),
-            sixteen_bits,
+            sixteen_bit_weights,
         ),
     ),
     "length": (
@@ -332,7 +332,7 @@ CHANGES: Mapping[GivesUp, tuple[StepChange, ...]] = {
                 else Message("Completions of {n:,} tokens", n=after.objective.completion)
             ),
             Message("Longer texts are cut or split."),
-            shorter,
+            shorter_sequence,
         ),
     ),
     "method": (
@@ -362,11 +362,11 @@ class TrainingLever(Frozen):
     changes: dict[str, Any]
     saves: int
     spare: int
-    verdict: Word
+    verdict: VerdictWord
 
 
-class Together(Frozen):
-    """The least changes with which it fits."""
+class CombinedLever(Frozen):
+    """The least changes with which a step fits, together."""
 
     what: tuple[Message, ...]
     changes: dict[str, Any]
@@ -379,15 +379,15 @@ class StepFit(NamedTuple):
     """Bytes on the most loaded GPU, and whether they fit."""
 
     total: int
-    verdict: Word
+    verdict: VerdictWord
 
 
-def sentence_of(sentence: Says, after: TrainingScenario) -> Message:
+def sentence_of(sentence: SentenceFor, after: TrainingScenario) -> Message:
     return sentence if isinstance(sentence, Message) else sentence(after)
 
 
-class Smaller:
-    """A step on one kind of GPU, and the smaller steps that it could be."""
+class SmallerSteps:
+    """Smaller steps that a training step on one kind of GPU could be, each weighed once."""
 
     def __init__(
         self,
@@ -428,12 +428,12 @@ class Smaller:
         """The most sequences or tokens that fit; None where memory sets no limit."""
         if (engine := self.engine(scenario)) is not None:
             if of == "micro_batch":
-                return limit(engine.most_sequences)
+                return finite_limit(engine.most_sequences)
             tokens = engine.most_tokens
-            return limit(tokens and tokens + engine.objective.prompt)
+            return finite_limit(tokens and tokens + engine.objective.prompt)
         training = self.at(scenario)
         most = training.most_sequences if of == "micro_batch" else training.most_tokens
-        return limit(most(self.gpu.usable_bytes, MOST))
+        return finite_limit(most(self.gpu.usable_bytes, MOST))
 
     @property
     def levers(self) -> tuple[TrainingLever, ...]:
@@ -467,7 +467,7 @@ class Smaller:
         return fewest(chosen, self.fits, self.after) if self.fits(self.after(chosen)) else None
 
     @property
-    def least(self) -> Together | None:
+    def least(self) -> CombinedLever | None:
         """The least changes with what they come to; None where it fits without, or with none."""
         chosen = self.chosen
         return self.together(chosen, self.after(chosen)) if chosen else None
@@ -490,9 +490,9 @@ class Smaller:
             scenario = change.on(self, scenario)
         return scenario
 
-    def together(self, chosen: Iterable[StepChange], after: TrainingScenario) -> Together:
+    def together(self, chosen: Iterable[StepChange], after: TrainingScenario) -> CombinedLever:
         needed = self.fit(after).total
-        return Together(
+        return CombinedLever(
             what=tuple(sentence_of(change.what, after) for change in chosen),
             changes=differences(self.now, after),
             saves=self.fit(self.now).total - needed,
@@ -514,7 +514,7 @@ def fewest(
     return chosen
 
 
-def more_gpus(gpu: GPU, training: Training) -> Together | None:
+def more_gpus(gpu: GPU, training: Training) -> CombinedLever | None:
     """The fewest GPUs on which it fits with everything sharded over them (ZeRO-3); where no number of replicas does,
     for none makes activations smaller, with cheap changes. None where these do not do either. GPUs of equal memory need
     as many."""
@@ -523,26 +523,26 @@ def more_gpus(gpu: GPU, training: Training) -> Together | None:
     return training.shared.once(("more_gpus", training, gpu.usable_bytes), lambda: fewest_gpus(gpu, training))
 
 
-def fewest_gpus(gpu: GPU, training: Training) -> Together | None:
+def fewest_gpus(gpu: GPU, training: Training) -> CombinedLever | None:
     """The fewest GPUs that pass data to each other, with the changes that needs."""
     replica = training.layout.of_replica
     most = training.over(MOST_GPUS // replica)
     if most is None:  # the experts are not spread over so many
         return None
-    spread = Smaller(gpu, most, CHEAP)
+    spread = SmallerSteps(gpu, most, CHEAP)
     chosen = [] if spread.fits(spread.now) else list(spread.helping(all_of_them=True))
     gpus = fewest_replicas(spread.at(spread.after(chosen)), gpu.usable_bytes)
     if gpus is None:
         return None
 
     def over_fewest(changes: list[StepChange]) -> TrainingScenario:
-        return altered(spread.after(changes), "layout", dp=gpus // replica)
+        return with_fields(spread.after(changes), "layout", dp=gpus // replica)
 
     chosen = fewest(chosen, spread.fits, over_fewest)
-    return Smaller(gpu, training).together(chosen, over_fewest(chosen))
+    return SmallerSteps(gpu, training).together(chosen, over_fewest(chosen))
 
 
-def over_gpus(gpu: GPU, training: Training, count: int) -> Together | None:
+def over_gpus(gpu: GPU, training: Training, count: int) -> CombinedLever | None:
     """The least changes with which a step fits so many GPUs, all that belongs to weights sharded over several, and the
     same training done; None where none do, or its ranks are not so many."""
     own, replica = training.layout, training.layout.of_replica
@@ -555,6 +555,6 @@ def over_gpus(gpu: GPU, training: Training, count: int) -> Together | None:
         laid_out = training.changed(layout=layout)
     except ConfigError:
         return None
-    spread = Smaller(gpu, laid_out, SAME_TRAINING)
+    spread = SmallerSteps(gpu, laid_out, SAME_TRAINING)
     chosen = spread.chosen
-    return None if chosen is None else Smaller(gpu, training).together(chosen, spread.after(chosen))
+    return None if chosen is None else SmallerSteps(gpu, training).together(chosen, spread.after(chosen))

@@ -80,13 +80,13 @@ def parallel_cross_entropy(t: Modules, logits: Tracked) -> Tracked:
     32 bits whatever the logits are, step by step; going back, on top of what is saved, zeros that become -1 at the
     labels, the probabilities, their sum, and that times the gradient of the loss."""
     wide = t.local(t.cast(logits, 4, "logits in 32 bits"))
-    shifted = t.like("logits less their maximum", wide)
-    t.like("exponentials of the logits", wide)
-    likely = t.like("log-softmax of the logits", wide, shifted)
+    shifted = t.new_like("logits less their maximum", wide)
+    t.new_like("exponentials of the logits", wide)
+    likely = t.new_like("log-softmax of the logits", wide, shifted)
 
     def backward(gradient: Tracked) -> Gradients:
         labels = t.gradient(likely)
-        probabilities = t.like("probabilities of the vocabulary", labels)
+        probabilities = t.new_like("probabilities of the vocabulary", labels)
         total = t.gradient(likely, probabilities)
         return [t.gradient(likely, labels, total)]
 
@@ -702,7 +702,7 @@ def mixture_of(t: Modules, own: Tracked, other: Tracked) -> Tracked:
     t.gradient_names = t.gradient_names | {2 * own.columns: LOGIT_GRADIENTS}
     stack = t.new(stacked, 2 * own.columns, own.width, own.unit)
     both = t.record(stack, parts, lambda gradient: [Tracked(gradient.storage, *own.size) for _ in parts])
-    t.use(t.like(stacked, both), both)
+    t.use(t.new_like(stacked, both), both)
     out = t.new(name, *own.size)
     # the difference, its exponential, that times the gradient
     return t.record(out, [both], lambda _: [t.steps(both, 3)], [both.storage, out.storage])

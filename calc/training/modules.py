@@ -181,12 +181,12 @@ class Modules(Operations):
         if not self.settings.gathers or x.unit != CountedBy.STREAM:
             return x
         by_ranks = self.new("states of all tokens", x.columns, x.width, CountedBy.TOKEN)
-        out = self.like("states of all tokens", by_ranks, by_ranks)
+        out = self.new_like("states of all tokens", by_ranks, by_ranks)
         return self.record(out, [x], lambda gradient: [self.gradient(x, self.again(gradient))])
 
     def scattered(self, x: Tracked, name: Name) -> Tracked:
         """ḡ: the sum over ranks, each with its part of the tokens; going back, all tokens are gathered."""
-        by_ranks = self.like(name, x)
+        by_ranks = self.new_like(name, x)
         out = self.new(name, x.columns, x.width, CountedBy.STREAM, by_ranks)
         return self.record(out, [x], lambda gradient: [self.again(self.gradient(x))])
 

@@ -219,11 +219,11 @@ class Operations(Tape):
 
     def scale(self, x: Tracked, name: Name) -> Tracked:
         """x times a number: saves nothing."""
-        return self.record(self.like(name, x), [x], self.multiplied)
+        return self.record(self.new_like(name, x), [x], self.multiplied)
 
     def copied(self, x: Tracked, name: Name) -> Tracked:
         """x plus a number, its running sum, or a reshape that its strides do not allow: a copy, which saves nothing."""
-        return self.record(self.like(name, x), [x], self.passing)
+        return self.record(self.new_like(name, x), [x], self.passing)
 
     def multiply(self, a: Tracked, b: Tracked, name: Name) -> Tracked:
         """a·b, of which either may be one column or one row for all: each is saved for the gradient of the other."""
@@ -243,11 +243,11 @@ class Operations(Tape):
 
     def activation(self, x: Tracked, name: Name) -> Tracked:
         """silu(x), gelu(x) and the like in one kernel, which saves its input."""
-        return self.record(self.like(name, x), [x], self.multiplied, [x.storage])
+        return self.record(self.new_like(name, x), [x], self.multiplied, [x.storage])
 
     def result_saved(self, x: Tracked, name: Name) -> Tracked:
         """tanh(x), relu(x), softmax(x): saves its output."""
-        out = self.like(name, x)
+        out = self.new_like(name, x)
         return self.record(out, [x], self.multiplied, [out.storage])
 
     @scoped
@@ -256,11 +256,11 @@ class Operations(Tape):
         if self.autocast:
             x = self.become(x, 4, ("{tensor} in 32 bits", self.name_of(x)))
         # the power below, times its exponent, times that
-        return self.record(self.like(name, x), [x], lambda gradient: [self.steps(x, 3)], [x.storage])
+        return self.record(self.new_like(name, x), [x], lambda gradient: [self.steps(x, 3)], [x.storage])
 
     def dropout(self, x: Tracked, name: Name) -> Tracked:
         """Dropout in training: a mask of a byte for each element is saved."""
-        out, mask = self.like(name, x), self.new("masks of dropout", x.columns, 1, x.unit)
+        out, mask = self.new_like(name, x), self.new("masks of dropout", x.columns, 1, x.unit)
         return self.record(out, [x], self.multiplied, [mask.storage])
 
     def name_of(self, x: Tracked) -> str:
@@ -286,7 +286,7 @@ class Operations(Tape):
     def inverse_rms(self, x: Tracked, heads: int) -> Tracked:
         """rsqrt(mean of x² + ε) over all columns or those of each head, in steps."""
         name = "1 / rms of norms"
-        squares = self.like("squares", x)
+        squares = self.new_like("squares", x)
         mean = self.new(name, heads, 4, x.unit, squares)
         out = self.new(name, heads, 4, x.unit, mean)
         # back through the mean, then the square
@@ -295,7 +295,7 @@ class Operations(Tape):
     def centred(self, x: Tracked, heads: int, name: Name) -> Tracked:
         """x less its mean."""
         mean = self.new("means of norms", heads, 4, x.unit)
-        out = self.like(name, x, mean)
+        out = self.new_like(name, x, mean)
         return self.record(out, [x], self.twice)
 
     @scoped
@@ -304,17 +304,17 @@ class Operations(Tape):
         if self.autocast:
             x = self.cast(x, 4, "inputs of norms in 32 bits")
             weights = [self.cast_weight(weight, 4, "weights in 32 bits") for weight in weights]
-        out, statistics = self.like(name, x), self.new("means and deviations of norms", 2 * heads, 4, x.unit)
+        out, statistics = self.new_like(name, x), self.new("means and deviations of norms", 2 * heads, 4, x.unit)
         return self.record(out, [x, *weights], self.to_each(x, *weights), [x.storage, statistics.storage])
 
     def fused_norm(self, x: Tracked, weights: list[Tracked], heads: int, name: Name) -> Tracked:
         """RMSNorm in one kernel: saves its input and 1 / rms."""
-        out, statistics = self.like(name, x), self.new("1 / rms of norms", heads, 4, x.unit)
+        out, statistics = self.new_like(name, x), self.new("1 / rms of norms", heads, 4, x.unit)
         return self.record(out, [x, *weights], self.to_each(x, *weights), [x.storage, statistics.storage])
 
     def fused_gate(self, gate: Tracked, up: Tracked, name: Name) -> Tracked:
         """act(gate)·up in one kernel: saves both."""
-        return self.record(self.like(name, up), [gate, up], self.to_each(gate, up), [gate.storage, up.storage])
+        return self.record(self.new_like(name, up), [gate, up], self.to_each(gate, up), [gate.storage, up.storage])
 
     @scoped
     def flash_attention(self, q: Tracked, k: Tracked, v: Tracked, heads: int, columns: int) -> Tracked:
@@ -350,7 +350,7 @@ class Operations(Tape):
         """eˣ - 1 in 32 bits under autocast: saves its output."""
         if self.autocast:
             x = self.become(x, 4, name)
-        out = self.like(name, x)
+        out = self.new_like(name, x)
         return self.record(out, [x], self.twice, [out.storage])
 
     def difference_of_all(self, x: Tracked, columns: int, name: Name) -> Tracked:
@@ -373,12 +373,12 @@ class Operations(Tape):
 
     def inverse_norm(self, x: Tracked, heads: int, name: Name) -> Tracked:
         """1 / √(x·x + ε) of each head: x is saved as both factors, and the result."""
-        out = self.new(name, heads, x.width, x.unit, self.like(name, x))
+        out = self.new(name, heads, x.width, x.unit, self.new_like(name, x))
         return self.record(out, [x], lambda gradient: [self.steps(x, 3)], [x.storage, out.storage])
 
     def clamped_below(self, x: Tracked, name: Name) -> Tracked:
         """torch.min of x and a number: saves x."""
-        return self.record(self.like(name, x), [x], self.twice, [x.storage])
+        return self.record(self.new_like(name, x), [x], self.twice, [x.storage])
 
     def chosen(self, mask: Tracked, a: Tracked, b: Tracked, name: Name) -> Tracked:
         """torch.where: saves the mask; each side's gradient is as large as both."""
@@ -466,7 +466,7 @@ class Operations(Tape):
     def solved(self, system: Tracked, x: Tracked, name: Name) -> Tracked:
         """torch.linalg.solve_triangular: saves the system and the solution; going back, the gradient of the system is a
         product, negated, of which a triangle is taken."""
-        out = self.like(name, x)
+        out = self.new_like(name, x)
 
         def backward(gradient: Tracked) -> Gradients:
             of_x, of_system = self.required_gradient(x), self.required_gradient(system)
@@ -500,7 +500,7 @@ class Operations(Tape):
     def divided(self, x: Tracked, name: Name) -> Tracked:
         """x /= its sum, in place: what it was is kept for its gradient."""
         total = self.new(name, 1, x.width, x.unit)
-        before = self.like(name, x, total)
+        before = self.new_like(name, x, total)
         return self.record(x.view(), [x], self.multiplied, [total.storage, before.storage])
 
     def turn_half(self, x: Tracked, name: Name) -> Tracked:

@@ -192,7 +192,7 @@ def delta_rule(
     decayed = t.local(t.multiply(key_update, t.exponential(total, "decays in 32 bits"), label))
     new_values = t.local(t.solved(system, value_update, label))
     corrections = t.local(t.solved(system, decayed, label))
-    out = t.like("output of the scan in 32 bits", new_values)
+    out = t.new_like("output of the scan in 32 bits", new_values)
     query = t.local(t.multiply(query, t.exponential(total, "decays in 32 bits"), label))
     left = t.local(t.exponential(t.copied(total, "decays in 32 bits"), "decays in 32 bits"))
     key = t.local(t.multiply(key, left, label))
@@ -336,7 +336,7 @@ def segment_sums(t: Modules, decay: Tracked, pairs: int) -> Tracked:
     out = t.new(PAIRS, pairs, decay.width, decay.unit)
     repeated = t.local(t.record(out, [decay], t.through_copy(decay)))  # of which some are masked
     # going back, turned round, summed up, turned round
-    sums = t.record(t.like(PAIRS, repeated), [repeated], lambda gradient: [t.steps(gradient, 3)])
+    sums = t.record(t.new_like(PAIRS, repeated), [repeated], lambda gradient: [t.steps(gradient, 3)])
     return t.scale(t.local(sums), PAIRS)
 
 
@@ -354,7 +354,7 @@ def states_before(t: Modules, states: Tracked, state: int) -> Tracked:
 
     t.local(joined)
     t.local(first)
-    out = t.like(label, joined)
+    out = t.new_like(label, joined)
     # going back, the gradient of all but the last is put into zeros
     return t.record(out, [joined], t.through_copy(joined), [joined.storage, first.storage])
 

@@ -26,7 +26,7 @@ from calc.model.architecture import Architecture
 from calc.model.tensor import Tensor
 from calc.serving.fewest import MOST_GPUS
 from calc.serving.memory import Memory
-from calc.serving.verdict import Word
+from calc.serving.verdict import VerdictWord
 from calc.training.course import (
     Course,
     Part,
@@ -37,7 +37,7 @@ from calc.training.course import (
     TrainingComponent,
     TrainingStage,
     dot,
-    once,
+    fixed,
     parts_of,
 )
 from calc.training.decoder import Passes, Shared, check_modelled, quiet, settings_of
@@ -84,7 +84,7 @@ class TrainingMemory(Memory):
         return {part: getattr(self, component) for component, part in PARTS.items()}
 
 
-def highest(peaks: list[StepPeak]) -> StepPeak:
+def highest_peak(peaks: list[StepPeak]) -> StepPeak:
     """The first peak with most bytes."""
     return max(peaks, key=lambda peak: peak.size)
 
@@ -192,7 +192,7 @@ class Training:
             value = None if self.value is None else self.value.stage(index, single=single)
             if value is not None:
                 nbytes = value.states.weights + value.states.frozen
-                reference.append(Tensors(once(nbytes), "weights of the reward model", "weights"))
+                reference.append(Tensors(fixed(nbytes), "weights of the reward model", "weights"))
             self.built[index, single] = TrainingStage(
                 courses, states, self.work, self.layout, index, self.shared, quiet, reference, value
             )
@@ -229,10 +229,10 @@ class Training:
             return []
         states = states_of(weights, self.scenario)
         copy = states.weights if self.work.trains_base else states.frozen
-        whole = [Tensors(once(copy), "weights of the reference", "weights")]
+        whole = [Tensors(fixed(copy), "weights of the reference", "weights")]
         if self.layout.gathered_by_fsdp(self.recipe) and objective.shards_reference:
             root = WIDTH[self.recipe.compute] * weights.units()[OUTSIDE].gathered
-            whole.append(Tensors(once(root), "gathered weights of the reference", "weights"))
+            whole.append(Tensors(fixed(root), "gathered weights of the reference", "weights"))
         return whole
 
     def _weights(self, index: int) -> StageWeights:
@@ -354,7 +354,7 @@ class Training:
     def _peaks_of_phases(self, size: Bytes) -> dict[Phase, StepPeak]:
         peaks = self.stage(self.most_loaded, single=self.is_single(self.work.micro_batch)).peaks(size)
         phases = ((phase, [peak for peak in peaks if peak.phase == phase]) for phase in PHASES)
-        return {phase: highest(candidates) for phase, candidates in phases if candidates}
+        return {phase: highest_peak(candidates) for phase, candidates in phases if candidates}
 
     def _memory(self, index: int, micro_batch: int, sequence: int) -> TrainingMemory:
         size = self.units(micro_batch, sequence)
@@ -363,7 +363,7 @@ class Training:
     def _peak(self, index: int, units: Bytes, *, single: bool) -> StepPeak:
         """The peak on a stage, for one sequence or for several."""
         stage = self.stage(index, single=single)
-        return self.shared.once(("peak", stage, units), lambda: highest(stage.peaks(units)))
+        return self.shared.once(("peak", stage, units), lambda: highest_peak(stage.peaks(units)))
 
     def _weighed(self, peak: StepPeak, size: Bytes) -> TrainingMemory:
         """Bytes at a peak by component, with the overhead."""
@@ -392,7 +392,7 @@ class Training:
         """The largest micro-batch of this length, up to `most`, that fits even at the high end of the overhead."""
         room, sequence = self.room(usable), self.work.sequence
         several = self._most(most, room, lambda n: self.units(n, sequence), single=False)
-        if several == most or self.heaviest(self.units(1, sequence), single=self.is_single(1)).size <= room:
+        if several == most or self.highest_peak(self.units(1, sequence), single=self.is_single(1)).size <= room:
             return max(1, several)
         return 0
 
@@ -402,20 +402,20 @@ class Training:
         batch = self.work.micro_batch
         return self._most(most, self.room(usable), lambda n: self.units(batch, n), single=self.is_single(batch))
 
-    def heaviest(self, units: Bytes, *, single: bool) -> StepPeak:
+    def highest_peak(self, units: Bytes, *, single: bool) -> StepPeak:
         """The peak on the most loaded GPU for a batch and a length."""
-        return highest([self._peak(index, units, single=single) for index in self.unlike])
+        return highest_peak([self._peak(index, units, single=single) for index in self.unlike])
 
     def _most(self, most: int, room: int, units: Callable[[int], Bytes], *, single: bool) -> int:
         """The largest size, up to `most`, at which no peak takes more than there is room for. None takes less at a
         larger size, so the peak at a size that is too large says which is the largest for itself, and so on."""
         while most:
-            heaviest = self.heaviest(units(most), single=single)
+            heaviest = self.highest_peak(units(most), single=single)
             if heaviest.size <= room:
                 break
             peak = heaviest.moment.bytes
-            once = peak[CountedBy.ONCE]
-            near = max(1, (room - once) * most // max(1, heaviest.size - once))  # as though all else grew with the size
+            fixed = peak[CountedBy.ONCE]
+            near = max(1, (room - fixed) * most // max(1, heaviest.size - fixed))  # as if all else grew with it
             most = largest_near(lambda size, peak=peak: dot(peak, units(size)) <= room, most - 1, near)  # type: ignore[misc]
         return most
 
@@ -426,7 +426,7 @@ class Training:
     @cached_property
     def peak_bytes(self) -> int:
         """Bytes on the most loaded GPU at the peak, overhead apart."""
-        return self.heaviest(self.size, single=self.is_single(self.work.micro_batch)).size
+        return self.highest_peak(self.size, single=self.is_single(self.work.micro_batch)).size
 
     @cached_property
     def required(self) -> Required:
@@ -482,7 +482,7 @@ class TrainingVerdict(Frozen):
 
     gpu: str
     gpus: int
-    verdict: Word
+    verdict: VerdictWord
     required: int
     usable: int
     spare: int
@@ -506,20 +506,20 @@ def judge_training(gpu: GPU, training: Training) -> TrainingVerdict:
         required=memory.total,
         usable=usable,
         spare=usable - memory.total,
-        max_micro_batch=limit(training.most_sequences(usable, MOST)),
-        max_sequence=limit(training.most_tokens(usable, MOST)),
+        max_micro_batch=finite_limit(training.most_sequences(usable, MOST)),
+        max_sequence=finite_limit(training.most_tokens(usable, MOST)),
         min_gpus=fewest_replicas(training, usable) if unjoined(gpu, 2) is None else None if refused else alone,
         reason=reason(memory, usable) if refused is None else refused,
         notes=(*slice_notes(gpu), *(() if native is None else (native,))),
     )
 
 
-def word(memory: TrainingMemory | Required, usable: int) -> Word:
+def word(memory: TrainingMemory | Required, usable: int) -> VerdictWord:
     return "fits" if memory.high <= usable else "tight" if memory.low <= usable else "does not fit"
 
 
-def limit(size: int) -> int | None:
-    """The largest size that fits; None where memory sets no limit."""
+def finite_limit(size: int) -> int | None:
+    """Largest size that fits, or None where that is `MOST`: memory sets no limit."""
     return None if size == MOST else size
 
 

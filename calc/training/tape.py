@@ -152,7 +152,7 @@ class Tape:
                 self.uses.append(tensor.storage)
         return Tracked(number, columns, width, unit, by_heads=by_heads)
 
-    def like(self, name: Name, tensor: Tracked, *read: Tracked | None) -> Tracked:
+    def new_like(self, name: Name, tensor: Tracked, *read: Tracked | None) -> Tracked:
         return self.new(name, tensor.columns, tensor.width, tensor.unit, *read, by_heads=tensor.by_heads)
 
     def use(self, *tensors: Tracked | None) -> None:
@@ -271,7 +271,7 @@ class Tape:
         waiting = node.gradients[slot]
         if waiting is not None:
             name = "gradients of weights" if waiting.unit == CountedBy.ONCE else "gradients of activations"
-            gradient = self.like(name, waiting, waiting, gradient)
+            gradient = self.new_like(name, waiting, waiting, gradient)
         self.use(gradient)
         node.gradients[slot] = gradient
         if isinstance(node, Accumulator):

@@ -46,7 +46,7 @@ class Pool(Cache):
     """Bytes of a block on each stage; 0 where its layers keep nothing."""
 
     @property
-    def adds_up(self) -> bool:
+    def is_additive(self) -> bool:
         """Whether a block takes on a stage the sum of what its layers take, wherever these stand."""
         return True
 
@@ -64,39 +64,38 @@ class Pool(Cache):
         """Blocks of a request of that length."""
 
     def required_bytes(self, stage: int, batch: int, length: int) -> int:
-        return self.bytes_of(stage, batch * self.request_blocks(length))
+        return self.block_bytes_on(stage, batch * self.request_blocks(length))
 
     def least_bytes(self, stage: int, batch: int, length: int) -> int:
-        """Bytes that its layers take at least, on however many stages they stand."""
+        """Lower bound of the bytes that its layers take, whatever the number of stages they are on."""
         return self.required_bytes(stage, batch, length)
 
-    def bytes_of(self, stage: int, blocks: int) -> int:
+    def block_bytes_on(self, stage: int, blocks: int) -> int:
         return blocks * self.block_bytes[stage] + self.fixed_bytes(stage)
 
     def fixed_bytes(self, stage: int) -> int:
-        """Bytes of it on a stage that no request adds to: what flags set aside for a number of requests."""
+        """Bytes on a stage that do not depend on requests: what flags set aside for a number of them."""
         return 0
 
-    def on_each_stage(self) -> int:
-        """Bytes of those that an average stage holds, on however many the layers stand: what is set aside for a number
-        of requests on each."""
+    def fixed_bytes_per_stage(self) -> int:
+        """Fixed bytes on every stage, whatever the number of stages: set aside there for a number of requests."""
         return 0
 
     def profiled_bytes(self, stage: int) -> int:
-        """Bytes of those that the engine makes while it profiles a pass, and counts with it."""
+        """Fixed bytes that the engine allocates while it profiles a pass, and counts with it."""
         return 0
 
     def stated_bytes(self, stage: int) -> int | None:
-        """Bytes for it on a stage where flags say how many, whatever the GPU has left; None: what is left."""
+        """Bytes of the cache on a stage where flags state them; None: what the GPU has left."""
         return None
 
     def blocks(self, budgets: Sequence[int]) -> int:
-        """Blocks that every stage has room for; none where a stage has none for what no request adds to."""
+        """Blocks that every stage has room for; 0 where the fixed bytes of a stage have none."""
         shares = self.shares(budgets)
         return 0 if min(shares)[0] < 0 else min(int(left // size) for left, size in shares if size)
 
     def shares(self, budgets: Sequence[int]) -> list[tuple[int, float]]:
-        """Bytes that are left for blocks on each stage, and those of a block there."""
+        """Bytes left for blocks, and bytes of a block, on each stage [stages]."""
         sizes = enumerate(zip(budgets, self.block_bytes, strict=True))
         return [(budget - self.fixed_bytes(stage), size) for stage, (budget, size) in sizes]
 
@@ -105,15 +104,15 @@ class Pool(Cache):
         return blocks / self.request_blocks(length)
 
     def most_requests(self, budgets: Sequence[int]) -> float:
-        """Requests that what is no block has room for in so many bytes on each stage: states in a pool of their own."""
+        """Upper bound of requests by what is not in blocks: recurrent states in a pool of their own."""
         return inf
 
     @abstractmethod
     def tokens(self, blocks: int, length: int) -> int:
-        """Tokens, as the engine prints them."""
+        """Tokens that the blocks hold, as the engine prints them."""
 
     def tokens_of(self, nbytes: int, length: int) -> int:
-        """Tokens, as the engine prints them, of so many bytes on every stage, as the engine prints those."""
+        """Tokens that so many bytes on every stage hold, both as the engine prints them."""
         budgets = [nbytes + self.profiled_bytes(stage) for stage in range(len(self.block_bytes))]
         return self.tokens(self.blocks(budgets), length)
 
@@ -122,7 +121,7 @@ class Pool(Cache):
         return None
 
     def least_blocks(self, sequences: int) -> int:
-        """Blocks that must be there for it to start with so many sequences at once, however long they are."""
+        """Fewest blocks with which the engine starts for so many sequences at once, however long they are."""
         return 0
 
     def usable_blocks(self, blocks: int) -> int:
@@ -130,8 +129,8 @@ class Pool(Cache):
         return blocks
 
     def cached_length(self, blocks: int, most: int) -> int:
-        """The longest request, up to `most` tokens, that so many blocks hold; 0 where there is none. It is looked for
-        where the blocks of very long requests, which grow evenly, say."""
+        """Tokens of the longest request, up to `most`, that so many blocks hold; 0 where none does. The search starts
+        on a line through the blocks of two very long requests, which grow evenly."""
         half, whole = self.request_blocks(most // 2), self.request_blocks(most)
         near = most - (whole - blocks) * (most - most // 2) // max(1, whole - half)
         return largest(lambda length: self.request_blocks(length) <= blocks, most, max(1, near), self.block_size(most))
@@ -157,22 +156,21 @@ class CachePlanner(StartedEngine):
     """Whether its cache follows from the layers of each pipeline stage, before these are laid out."""
 
     def sized_for(self, sequences: int, architecture: Architecture) -> Self:
-        """The engine of a server that is known to answer at most so many requests at once, where that leaves more
-        memory."""
+        """The engine for a server that answers at most so many requests at once, where that leaves more memory."""
         return self
 
     @property
     def free_at_start(self) -> float | None:
-        """Share of the GPU that must be free for it to start, whatever it takes then; None where it does not look."""
+        """Share of the GPU that must be free for the engine to start; None where it does not check."""
         return None
 
     @property
     def cache_share(self) -> float:
-        """Share of the bytes that weights leave which its cache gets."""
+        """Share that the cache gets of the bytes that weights leave."""
         return 1
 
     def at_start(self, limits: Limits) -> Message:
-        """Memory set aside at start, and the sequences it runs. Only asked of engines that do so."""
+        """Memory set aside at start, and the sequences it runs, of engines that do so."""
         return Message(
             "{engine} {version} runs one sequence at once and takes {share:.0%} of the GPU; step, sequences and share "
             "are its defaults for each GPU unless set.",
@@ -184,8 +182,8 @@ class CachePlanner(StartedEngine):
             share=limits.share,
         )
 
-    def settled(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: Overhead) -> Self:
-        """The engine with what it decides by itself at start, under these ranges of the overhead."""
+    def with_own_options(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: Overhead) -> Self:
+        """The engine with the options that it decides by itself at start, under these ranges of the overhead."""
         return self
 
     @property
@@ -200,26 +198,26 @@ class CachePlanner(StartedEngine):
         where it does not do that, or nothing does."""
         return None
 
-    def kernels_on(self, gpu: GPU) -> tuple[Hashable, ...]:
-        """All of a GPU, besides the bytes of its memory, that what is needed on it depends on: kernels and links."""
+    def kernel_key(self, gpu: GPU) -> tuple[Hashable, ...]:
+        """Properties of a GPU, besides its bytes, that the memory needed on it depends on: kernels and links."""
         return gpu.platform, gpu.capability, gpu.form, gpu.topology, gpu.memory
 
-    def reads_of(self, gpu: GPU) -> tuple[Hashable, ...]:
-        """All of a GPU that what fits on it depends on: of GPUs with equal ones it is asked once."""
-        return *self.kernels_on(gpu), gpu.memory_bytes, gpu.usable_bytes
+    def memory_key(self, gpu: GPU) -> tuple[Hashable, ...]:
+        """Properties of a GPU that decide what fits on it: GPUs with equal ones have one answer."""
+        return *self.kernel_key(gpu), gpu.memory_bytes, gpu.usable_bytes
 
     def leaves_on_host(self, architecture: Architecture, gpus: int) -> bool:
         """Whether weights or the cache stay in the host's memory by its flags, so that the host decides how fast it
         is."""
         return False
 
-    def set_up(self, gpu: GPU) -> GPU:
+    def usable_gpu(self, gpu: GPU) -> GPU:
         """The GPU with the memory that flags let the engine use."""
         return gpu
 
     @abstractmethod
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
-        """One for each GPU, used everywhere."""
+        """Limits on one GPU, read wherever they matter."""
 
     def state_bytes(self, architecture: Architecture, blocks: Sequence[Block]) -> int:
         """Bytes of recurrent state, and of what its convolutions look back on, of a sequence in some layers of a model,

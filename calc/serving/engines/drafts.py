@@ -18,7 +18,7 @@ from calc.serving.engines.families import class_family, families
 PROJECTION = "fc.weight"
 AUXILIARY, EXPANSION, VOCABULARY = 3, 3, 32_000
 """Layers of the model whose states an EAGLE-3 head reads; and what heads usually have: the width of an MLP over the
-model's where that has experts, and tokens that they guess (`draft_vocab_size`)."""
+model's where that has experts, and tokens that they draft (`draft_vocab_size`)."""
 
 
 def eagle3_head(model: Architecture, named: Architecture | None) -> Architecture | None:
@@ -47,10 +47,10 @@ def eagle3_head(model: Architecture, named: Architecture | None) -> Architecture
 
 
 class DraftingEngine(Engine):
-    """An engine whose flags may name what guesses tokens."""
+    """An engine with flags for speculative decoding."""
 
     method_option: ClassVar[str]
-    """The flag that says what guesses."""
+    """The flag that names the method of speculative decoding."""
     draft_option: ClassVar[str]
     """The flag that names a draft model, or the config of a head."""
 
@@ -62,8 +62,8 @@ class DraftingEngine(Engine):
 
     @property
     @abstractmethod
-    def guessed(self) -> int:
-        """Tokens that a draft model proposes at once."""
+    def draft_tokens(self) -> int:
+        """Tokens that a draft proposes at once."""
 
     @property
     def draft_precision(self) -> Precision:
@@ -72,15 +72,15 @@ class DraftingEngine(Engine):
 
     @property
     def auxiliary(self) -> int:
-        """Layers of the model whose states stay for a head."""
+        """Number of the model's layers whose hidden states are saved for an EAGLE-3 head."""
         return AUXILIARY if self.drafter == "eagle3" else 0
 
     @property
     def loads_draft(self) -> bool:
         return self.drafter in ("mtp", "eagle")
 
-    def guesser(self, model: Architecture) -> Architecture | None:
-        """The model next to this one that guesses tokens for it."""
+    def draft_architecture(self, model: Architecture) -> Architecture | None:
+        """The draft model, or EAGLE-3 head, of a model; None where no separate model drafts tokens."""
         if self.drafter == "draft_model":
             return self.draft_model
         return eagle3_head(model, self.draft_model) if self.drafter == "eagle3" else None
@@ -88,14 +88,13 @@ class DraftingEngine(Engine):
     def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
         if self.drafter != "draft_model" or self.draft_model is None:
             return None
-        return self.draft_model, self.draft_precision, self.guessed
+        return self.draft_model, self.draft_precision, self.draft_tokens
 
     def draft_weights_per_stage(
         self, architecture: Architecture, precision: Precision, tp: int, stages: int
     ) -> tuple[int, ...]:
-        """Bytes by stage, all on the last: a draft model, or a head, which reads the model's embedding; and tables of
-        its own."""
-        nbytes, draft = self.draft_tables(architecture, tp, stages), self.guesser(architecture)
+        """Bytes of the draft on a rank by stage [stages], all on the last; a head reads the model's embedding."""
+        nbytes, draft = self.draft_tables(architecture, tp, stages), self.draft_architecture(architecture)
         if draft is not None:
             layout = Layout(tp=tp)
             rank = self.rank(draft, layout)
@@ -107,7 +106,7 @@ class DraftingEngine(Engine):
 
     @abstractmethod
     def draft_tables(self, architecture: Architecture, tp: int, stages: int) -> int:
-        """Bytes on one of tp ranks of an embedding that what guesses has of its own."""
+        """Bytes of the draft's own embedding on one of tp ranks."""
 
     def left_out(self) -> Iterator[Message]:
         if self.drafter == "eagle":
@@ -121,14 +120,14 @@ class DraftingEngine(Engine):
                 rows=VOCABULARY,
             )
 
-    def undivided_draft(self, model: Architecture, layout: Layout) -> Iterator[Refusal]:
-        draft = self.guesser(model)
+    def draft_layout_refusals(self, model: Architecture, layout: Layout) -> Iterator[Refusal]:
+        draft = self.draft_architecture(model)
         if draft is not None and Layout(tp=layout.tp).undivided(draft) is not None:
             sentence = "{tp:,} tensor-parallel ranks can't share the draft evenly."
             yield Refusal(Message(sentence, tp=layout.tp), "tp")
 
     def draft_refusals(self, model: Architecture) -> Iterator[Refusal]:
-        """Why what guesses tokens can't be had with this model."""
+        """Refusals of the speculative method with this model."""
         stated, path = getattr(self.options, self.method_option), getattr(self.options, self.draft_option)
         why = None
         if self.drafter == "mtp":
@@ -141,13 +140,13 @@ class DraftingEngine(Engine):
                 )
                 yield Refusal(Message(sentence, engine=self.title, family=unread.pop()), self.method_option)
             else:
-                yield from self.unpredicted(model, family)
+                yield from self.mtp_refusals(model, family)
         if path is not None and self.drafter not in ("draft_model", "eagle3"):
             why = Message("With speculative {kind} no draft model guesses tokens.", kind=str(stated))
         elif path is not None and self.draft_model is None:
             why = Message("{name} is no model that is known here; presets are.", name=shown(path))
         else:
-            yield from self.unfit_draft(model)
+            yield from self.draft_model_refusals(model)
             if self.drafter == "draft_model" and self.draft_model is None:
                 why = Message("No draft model given ({flag}).", flag=f"--{self.draft_option.replace('_', '-')}")
             elif self.drafter == "eagle3" and eagle3_head(model, self.draft_model) is None:
@@ -156,9 +155,9 @@ class DraftingEngine(Engine):
             yield Refusal(why, self.draft_option)
 
     @abstractmethod
-    def unpredicted(self, model: Architecture, family: str) -> Iterator[Refusal]:
-        """Why a model's own layers guess nothing."""
+    def mtp_refusals(self, model: Architecture, family: str) -> Iterator[Refusal]:
+        """Refusals of drafts by the model's own layers for multi-token prediction."""
 
-    def unfit_draft(self, model: Architecture) -> Iterator[Refusal]:
-        """Why no draft model or head guesses for this model, or not the one that is named."""
+    def draft_model_refusals(self, model: Architecture) -> Iterator[Refusal]:
+        """Refusals of a draft model or head for this model."""
         yield from ()

@@ -54,16 +54,16 @@ class Launch(Frozen):
         return join(self.words).replace(" --", " \\\n  --")
 
 
-class Separate(Frozen):
-    """Commands of one server that prefills, one that decodes, and the router to pairs of them."""
+class DisaggregatedLaunch(Frozen):
+    """Commands of disaggregated serving: a prefill server, a decode server, and the router to pairs of them."""
 
     prefill: Launch
     decode: Launch
     router: Launch
 
 
-class Separation(Frozen):
-    """Flags that make an engine's servers prefill, or decode, alone, and the router to pairs of them."""
+class RoleFlags(Frozen):
+    """Flags of an engine's prefill servers, of its decode servers, and of the router to pairs of them."""
 
     flags: Mapping[ServerRole, tuple[str, ...]]
     router: tuple[str, ...]
@@ -71,7 +71,7 @@ class Separation(Frozen):
     notes: tuple[Message, ...] = ()
     without: tuple[str, ...] = ()  # options with which no such server starts
 
-    def launched(self, servers: Mapping[ServerRole, Launch], workers: Mapping[ServerRole, int]) -> Separate:
+    def launched(self, servers: Mapping[ServerRole, Launch], workers: Mapping[ServerRole, int]) -> DisaggregatedLaunch:
         """Servers of each side, and the router of so many."""
         sides = {
             side: Launch(words=(*launch.words, *self.flags[side]), notes=(*launch.notes, *self.notes))
@@ -84,11 +84,11 @@ class Separation(Frozen):
         )
         named = Message("Hosts are named prefill-1, decode-1 and so on: write your own.")
         router = Launch(words=(*self.router, *chain.from_iterable(addresses)), notes=(named,))
-        return Separate(prefill=sides["prefill"], decode=sides["decode"], router=router)
+        return DisaggregatedLaunch(prefill=sides["prefill"], decode=sides["decode"], router=router)
 
 
-def degrees(sizes: Mapping[str, int]) -> Iterator[str]:
-    """Flags of the ways to share a model that are in use."""
+def parallel_flags(sizes: Mapping[str, int]) -> Iterator[str]:
+    """Flags of the parallel degrees that are more than 1."""
     for flag, size in sizes.items():
         if size > 1:
             yield from (flag, str(size))
@@ -106,15 +106,15 @@ def spelled(name: str, value: object, spelling: Spelling) -> tuple[str, ...]:
     return (*words, str(value)) if words else ()
 
 
-def stated(options: Frozen, spelling: Spelling) -> Iterator[str]:
-    """Flags of the options that are not at their defaults."""
+def set_flags(options: Frozen, spelling: Spelling) -> Iterator[str]:
+    """Words of the options that are not at their defaults."""
     for name, value in options:
         if value != type(options).model_fields[name].default:
             yield from spelled(name, value, spelling)
 
 
 def quantized(precision: Precision) -> tuple[tuple[str, ...], tuple[Message, ...]]:
-    """The flag with which 16-bit weights are loaded in fp8 or another type, and what other formats ask for."""
+    """Flags with which 16-bit weights are loaded in fp8 or another type, and those that other formats need."""
     weights = precision.weights
     if precision.checkpoint is not None or (weights == "bf16" and precision.replaces is None):
         return (), ()
@@ -125,14 +125,14 @@ def quantized(precision: Precision) -> tuple[tuple[str, ...], tuple[Message, ...
     return (), (Message("Name a checkpoint whose weights are stored in {format}.", format=precision.weights),)
 
 
-def cached(precision: Precision, spelling: Mapping[CacheFormat, str]) -> tuple[str, ...]:
+def cache_dtype_flags(precision: Precision, spelling: Mapping[CacheFormat, str]) -> tuple[str, ...]:
     """The flag of the cache's format by an engine's words for it: of one that is quantized, and of 16 bits where the
     checkpoint asks for another, or the model computes in 32."""
     usual = precision.kv in ("bf16", "fp16") and precision.cache_stated is None and precision.weights != "fp32"
     return () if usual or precision.kv not in spelling else ("--kv-cache-dtype", spelling[precision.kv])
 
 
-def combined(options: Frozen, changes: Mapping[str, Sequence[object]]) -> Iterator[dict[str, object]]:
+def option_combinations(options: Frozen, changes: Mapping[str, Sequence[object]]) -> Iterator[dict[str, object]]:
     """Values of those options that are not set, from mild to strong, in all combinations: one option before two, two
     before three; of each the mildest value first."""
     possible = {name: values for name, values in changes.items() if values and not getattr(options, name)}
@@ -161,7 +161,7 @@ class Launcher(StartedEngine):
     """The option that limits the tokens of a forward pass; those of sequences and of the GPU's share follow."""
     sequences_option: ClassVar[str | None] = None
     share_option: ClassVar[str | None] = None
-    separation: ClassVar[Separation | None] = None
+    disaggregation: ClassVar[RoleFlags | None] = None
     """Prefill and decode on separate GPUs; None: not offered."""
     image: ClassVar[Image | None] = None
     disk_tier: ClassVar[str | None] = None

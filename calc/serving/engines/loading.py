@@ -57,13 +57,13 @@ def vision_share(tensor: Tensor, layout: Layout) -> int:
     return 2 * tensor.parameters // (layout.tp if inside and len(tensor.shape) == 2 else 1)
 
 
-def rounded(nbytes: int) -> int:
+def cuda_bytes(nbytes: int) -> int:
     """Bytes that PyTorch's CUDA allocator charges (c10/cuda/CUDACachingAllocator.cpp): 512 at a time; from 10 MiB on a
     segment of its own in steps of 2 MiB, whose rest is charged too unless it is more than 1 MiB and hence reusable."""
-    nbytes = up_to(nbytes, 512)
+    nbytes = round_up(nbytes, 512)
     if nbytes < 10 * MIB:
         return nbytes
-    segment = up_to(nbytes, 2 * MIB)
+    segment = round_up(nbytes, 2 * MIB)
     return segment if segment - nbytes <= MIB else nbytes
 
 
@@ -79,15 +79,15 @@ def padded_experts(piece: Piece, rank: Architecture, padding: ExpertPadding) -> 
     moe = moe_of(tensor, rank)
     hidden, inner = moe.latent or rank.hidden, moe.expert.intermediate
     experts = tensor.stacked
-    width, depth = up_to(hidden, padding.hidden), up_to(inner, padding.inner)
+    width, depth = round_up(hidden, padding.hidden), round_up(inner, padding.inner)
     together = tensor.numel // (experts * hidden * inner)  # 2 where gate and up are one matrix
     rows, columns = (width, depth) if "down" in tensor.name else (together * depth, width)
-    values = experts * rows * up_to(columns // 2, padding.row_bytes)
-    scales = experts * up_to(rows, padding.scale_rows) * (columns // 32)
+    values = experts * rows * round_up(columns // 2, padding.row_bytes)
+    scales = experts * round_up(rows, padding.scale_rows) * (columns // 32)
     return values + scales + padding.keeps_scales * piece.scales - piece.nbytes
 
 
-def up_to(size: int, multiple: int) -> int:
+def round_up(size: int, multiple: int) -> int:
     return -(-size // multiple) * multiple
 
 
@@ -199,7 +199,7 @@ class Loader(StartedEngine):
             allocated[1] += a_layer * scales
         rounding = 0
         for weights, scales, copies in allocations.values():
-            rounding += copies * (rounded(weights) - weights + (rounded(scales) - scales if scales else 0))
+            rounding += copies * (cuda_bytes(weights) - weights + (cuda_bytes(scales) - scales if scales else 0))
         return LoadedWeights(weights=in_weights, scales=in_scales, padding=padded, rounding=rounding, **parts)
 
     def regrouped(self, piece: Piece, rank: Architecture) -> Piece:
@@ -224,7 +224,7 @@ class Loader(StartedEngine):
         to experts in MXFP4."""
         tensor = piece.tensor
         if tensor.component in ("embedding", "lm_head") and tp == 1 and tensor.shape[:1] == (rank.vocab,):
-            rows = up_to(rank.vocab, self.vocabulary_multiple)
+            rows = round_up(rank.vocab, self.vocabulary_multiple)
             return piece.form.nbytes((rows, *tensor.shape[1:])) - piece.nbytes
         if experts is None or tensor.component != "experts_routed":
             return 0
@@ -233,7 +233,7 @@ class Loader(StartedEngine):
         return piece.nbytes if experts.fp32_bias and tensor.name.endswith("_bias") else 0
 
     def draft(self, precision: Precision) -> tuple[Architecture, Precision, int] | None:
-        """The model that guesses tokens for one of a precision, how it is stored, and the tokens that it guesses at
+        """The draft model of a model of some precision, how the draft is stored, and the tokens that it drafts at
         once."""
         return None
 

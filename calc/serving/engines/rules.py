@@ -47,10 +47,10 @@ class Question(NamedTuple):
     workload: Workload | None = None
     limits: Limits | None = None
 
-    def of_degree(self, field: str, degree: int) -> Self:
+    def with_degree(self, field: str, degree: int) -> Self:
         """Question with another number of tensor-parallel ranks (tp), or of those that share cached tokens (dcp)."""
         assert self.layout is not None
-        other = self.layout.of_degree(degree) if field == "tp" else self.layout.model_copy(update={field: degree})
+        other = self.layout.with_degree(degree) if field == "tp" else self.layout.model_copy(update={field: degree})
         return self._replace(layout=other)
 
 
@@ -227,7 +227,7 @@ def broken_expert_groups(
             return
 
 
-def halved(form: Format) -> int | None:
+def halved_group_size(form: Format) -> int | None:
     """Inputs of the smallest groups of routed experts that a kernel makes of AWQ's and GPTQ's (`moe_wna16.py` of both);
     None: of other formats none."""
     group = form.block[1]
@@ -356,7 +356,7 @@ class Rules(StartedEngine):
             return ()
 
         def accepts(degree: int) -> bool:
-            return all(refusal.field != field for refusal in self.refusals(question.of_degree(field, degree)))
+            return all(refusal.field != field for refusal in self.refusals(question.with_degree(field, degree)))
 
         return nearest(getattr(question.layout, field), accepts)
 

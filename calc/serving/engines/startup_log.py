@@ -79,7 +79,7 @@ class LogSettings(Frozen):
     enforce_eager: bool | None = None
     enable_lora: bool | None = None
     speculative: bool | None = None  # True: a draft is configured
-    speculative_method: str | None = None  # vLLM: what guesses tokens
+    speculative_method: str | None = None  # vLLM's own word for it
     num_speculative_tokens: int | None = None
 
     @property

@@ -11,7 +11,7 @@ from calc import GPU, TrainingLayout
 from calc.errors import Message
 from calc.hardware import find_gpu
 from calc.time import least_price, price_of
-from calc.training import PEAKS, RolloutReport, Together, TrainingComponent, TrainingLever, TrainingVerdict
+from calc.training import PEAKS, CombinedLever, RolloutReport, TrainingComponent, TrainingLever, TrainingVerdict
 from calc.units import GIB
 from pages.parts import words
 from pages.parts.inputs.control import drawer
@@ -156,7 +156,7 @@ def offers(answer: Trained, focus: TrainingVerdict) -> None:
         caption("No change here makes it fit, nor do 1,024 of these GPUs: tensor or pipeline parallel may.")
 
 
-def offer(label: str, key: str, together: Together, what: str, kind: Any = "secondary") -> None:
+def offer(label: str, key: str, together: CombinedLever, what: str, kind: Any = "secondary") -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"offer_{key}"):
         st.button(label, key=key, type=kind, on_click=use, args=(together.changes,))
         st.markdown(
@@ -167,7 +167,7 @@ def offer(label: str, key: str, together: Together, what: str, kind: Any = "seco
 def by_number(answer: Trained) -> None:
     """A row a GPU, a column a number of them: whether it fits, or with which changes."""
 
-    def cell(way: Together | None) -> str:
+    def cell(way: CombinedLever | None) -> str:
         if way is None:
             return "✗"
         return f"✓ {words.listed(way.what)}" if way.what else "✓"

@@ -11,11 +11,11 @@ from calc.errors import Message
 from calc.formats import MIXES, CacheFormat, WeightFormat
 from calc.hardware import Computer, note, runs
 from calc.options import checked
-from calc.serving import placed
+from calc.serving import within_positions
 from calc.serving.engines.llamacpp.engine import LlamaCpp
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.rules import Question
-from calc.time.local import COMMON, LEAST_SPEED, LocalRun, MLXRun, best_file, file_of, mlx_runs, reads, run
+from calc.time.local import COMMON, LEAST_SPEED, LocalRun, MLXRun, best_file, file_of, mlx_runs, run, supports
 from pages.parts.state.published import of_preset
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.session import remembered
@@ -56,7 +56,7 @@ class LocalAnswer(Answer):
 
     @cached_property
     def workload(self) -> Workload:
-        return placed(self.scenario.serving.workload, self.architecture)
+        return within_positions(self.scenario.serving.workload, self.architecture)
 
     @property
     def kv(self) -> CacheFormat:
@@ -149,7 +149,7 @@ def computed(scenario: Scenario, model: Model) -> Mapping[str, Any]:
     """The answer, where llama.cpp runs the model on the machine."""
     serving = scenario.serving
     assert model.architecture is not None
-    work = placed(checked(serving.workload), model.architecture)
+    work = within_positions(checked(serving.workload), model.architecture)
     checked(scenario.machine)
     for gpu in scenario.machine.gpus:
         if not runs(gpu, LlamaCpp.support) and (why := note(gpu, LlamaCpp.support)) is not None:
@@ -157,7 +157,7 @@ def computed(scenario: Scenario, model: Model) -> Mapping[str, Any]:
     LlamaCpp().check(Question(model.architecture, workload=work))
     question = Question(model.architecture, Precision(weights="Q4_K_M", kv=serving.kv or "bf16"))
     for refusal in LlamaCpp().refusals(question):
-        raise ConfigError(refusal.message, "kv" if reads(model.architecture) else "model", ["q8_0"])
+        raise ConfigError(refusal.message, "kv" if supports(model.architecture) else "model", ["q8_0"])
     return {}
 
 
@@ -177,7 +177,7 @@ def readable() -> tuple[tuple[str, int, int], ...]:
     sizes = []
     for name in models():
         architecture = of_preset(name, None).architecture
-        if architecture is not None and reads(architecture):
+        if architecture is not None and supports(architecture):
             parameters = architecture.parameters()
             sizes.append((name, parameters.total, parameters.active))
     return tuple(sorted(sizes, key=lambda row: -row[1]))

@@ -88,7 +88,7 @@ class Plans:
     def frontier_of(self, gpu: str) -> tuple[Point, ...]:
         """Frontier on one GPU."""
         if gpu not in self.of_gpu:
-            self.of_gpu[gpu] = tuple(frontier(self.search.varied(gpus=[find_gpu(gpu)])))
+            self.of_gpu[gpu] = tuple(frontier(self.search.with_changes(gpus=[find_gpu(gpu)])))
         return self.of_gpu[gpu]
 
     of_gpu: dict[str, tuple[Point, ...]] = field(default_factory=dict)

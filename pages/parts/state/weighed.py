@@ -14,7 +14,7 @@ from calc.formats import CacheFormat, WeightFormat
 from calc.hardware import OverheadItem, find_gpu
 from calc.options import checked
 from calc.quantizing import QuantizingReport, quantizing_report
-from calc.serving import WORDS, Lever, Serving, Verdict, laid_out_report, levers
+from calc.serving import VERDICT_WORDS, Lever, Serving, Verdict, laid_out_report, levers
 from calc.serving.derivation import Derivations
 from calc.serving.engines import ENGINES
 from calc.serving.engines.launch import LOCAL
@@ -23,15 +23,15 @@ from calc.time import (
     Reply,
     TrainingSpeed,
     TrainingTime,
-    able_to_train,
     reply,
+    trainable_gpus,
     training_speed_of,
     user_rate,
 )
 from calc.training import (
+    CombinedLever,
     RolloutReport,
-    Smaller,
-    Together,
+    SmallerSteps,
     Training,
     TrainingScenario,
     TrainingVerdict,
@@ -248,23 +248,23 @@ class Trained(Reported[TrainingReport]):
         return ObjectiveSpeed(self.training, find_gpu(focus.gpu), colocation, cluster)
 
     @cached_property
-    def smaller(self) -> Smaller | None:
+    def smaller(self) -> SmallerSteps | None:
         """Changes that make the step smaller on the GPU in focus, with its engine; None where no GPU is chosen."""
         if self.focus is None:
             return None
-        return Smaller(find_gpu(self.focus.gpu), self.training, colocation=self.report.scenario.colocation)
+        return SmallerSteps(find_gpu(self.focus.gpu), self.training, colocation=self.report.scenario.colocation)
 
     @cached_property
     def able(self) -> list[GPU]:
         """The GPUs of the catalogue on which the step fits as it is laid out, the smallest first; none next to an
         engine."""
-        return [] if self.report.rollouts else able_to_train(gpus().values(), self.training)
+        return [] if self.report.rollouts else trainable_gpus(gpus().values(), self.training)
 
-    def over_gpus(self, gpu: str, count: int) -> Together | None:
+    def over_gpus(self, gpu: str, count: int) -> CombinedLever | None:
         """Changes for a number of GPUs of a kind; None where no change will do, and next to an engine."""
         return None if self.report.rollouts else over_gpus(find_gpu(gpu), self.training, count)
 
-    def more_gpus(self, verdict: TrainingVerdict) -> Together | None:
+    def more_gpus(self, verdict: TrainingVerdict) -> CombinedLever | None:
         """The fewest GPUs of a kind on which the step fits, with the changes that needs; None next to an engine."""
         return None if self.report.rollouts else more_gpus(find_gpu(verdict.gpu), self.training)
 
@@ -277,7 +277,7 @@ def in_focus(verdicts: Sequence[Judged]) -> Judged | None:
     fits = [verdict for verdict in verdicts if verdict.verdict == "fits"]
     if fits:
         return min(fits, key=lambda verdict: verdict.usable)
-    return max(verdicts, key=lambda verdict: (-WORDS.index(verdict.verdict), verdict.spare), default=None)
+    return max(verdicts, key=lambda verdict: (-VERDICT_WORDS.index(verdict.verdict), verdict.spare), default=None)
 
 
 def read(scenario: Scenario) -> Model:

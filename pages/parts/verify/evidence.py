@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from calc.errors import Frozen, Message
 from calc.hardware import find_gpu
-from calc.serving import Word
+from calc.serving import VerdictWord
 from pages.parts.words import say
 
 T = TypeVar("T")
@@ -216,7 +216,7 @@ class Cell(Frozen):
 
     engine: str
     starts: bool
-    word: Word
+    word: VerdictWord
     count: int
 
 
@@ -228,7 +228,7 @@ class Miss(Frozen):
     gpus: int
     engine: str
     starts: bool
-    word: Word
+    word: VerdictWord
     source: str
 
 

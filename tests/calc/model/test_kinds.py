@@ -13,7 +13,7 @@ from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.model.recurrent import Mamba, Mamba2
 from calc.serving.engines.llamacpp.graph import graph_of
-from calc.serving.engines.vllm.layers import cached_by
+from calc.serving.engines.vllm.layers import cache_entries
 from calc.training.decoder import pass_of
 from presets import models
 
@@ -127,4 +127,4 @@ def test_a_kind_that_nobody_knows_gets_a_sentence():
     assert graph_of(Unheard()) is None
     assert pass_of(Unheard()) is None
     with pytest.raises(ConfigError, match=r"^The memory that vLLM caches for unheard is not known here\.$"):
-        list(cached_by(Unheard(), None, None))
+        list(cache_entries(Unheard(), None, None))

@@ -8,7 +8,7 @@ from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workloa
 from calc.formats import Native, native
 from calc.hardware.gpus import gpus
 from calc.serving.engines import ENGINES
-from calc.serving.levers import levers, spelled, ways
+from calc.serving.levers import layout_label, layout_verdicts, levers
 from calc.serving.memory import Serving
 from presets import models
 from tests.structures import generating, mark
@@ -150,9 +150,9 @@ def test_deepseek_v3_on_eight_h200():
     """The first question of an engineer: TP repeats the latent cache of MLA on every GPU, copies of the attention that
     share the experts do not."""
     one, workload = serving("deepseek-ai/DeepSeek-V3", "vllm", Layout(tp=8)), Workload(batch=64, context=32_768)
-    found = ways(gpus()["h200-sxm"], one, workload, 8)
-    assert (spelled(found[0].layout), found[0].verdict, found[0].spare > 0) == ("DP 8 + EP 8", "fits", True)
-    assert {spelled(way.layout): way.verdict for way in found}["TP 8"] == "does not fit"
+    found = layout_verdicts(gpus()["h200-sxm"], one, workload, 8)
+    assert (layout_label(found[0].layout), found[0].verdict, found[0].spare > 0) == ("DP 8 + EP 8", "fits", True)
+    assert {layout_label(way.layout): way.verdict for way in found}["TP 8"] == "does not fit"
     first = levers(gpus()["h200-sxm"], one, workload, native(models()["deepseek-ai/DeepSeek-V3"].config))[0]
     assert first.changes == {"tp": 1, "dp": 8, "ep": 8}
 
@@ -166,14 +166,14 @@ def test_the_layout_of_several_gpus_is_one_that_fits_on_some():
         num_gpus=8,
         gpus=kinds,
     )
-    assert spelled(found.scenario.layout) == "DP 8 + EP 8"
+    assert layout_label(found.scenario.layout) == "DP 8 + EP 8"
     assert [verdict.verdict for verdict in found.verdicts] == ["does not run", "fits", "fits", "does not fit"]
 
 
 def test_ways_are_over_as_many_gpus_and_the_best_is_first():
     one, workload = serving("Qwen/Qwen3-235B-A22B", "vllm", Layout()), Workload(batch=8, context=32_768)
     for count in (1, 6, 8, 16):
-        found = ways(gpus()["h100-sxm"], one, workload, count)
+        found = layout_verdicts(gpus()["h100-sxm"], one, workload, count)
         assert {way.layout.gpus for way in found} <= {count}
         fits = [way.verdict == "fits" for way in found]
         assert fits == sorted(fits, reverse=True)

@@ -114,7 +114,7 @@ def test_the_parts_add_up_on_the_most_loaded_gpu(model, engine, batch, context, 
         assert (memory.overhead_low, memory.overhead_high) == (sum(low for low, _ in sizes), sum(h for _, h in sizes))
         assert memory.low <= memory.total <= memory.high
         assert memory.activations == sum(stage.working.tensors.values())
-    assert found.spare == min(map(found.spare_of, range(len(found.stages))))
+    assert found.spare == min(map(found.spare_on_stage, range(len(found.stages))))
     assert found.usable == found.memory.total + found.spare <= found.gpu.usable_bytes
 
 
@@ -144,10 +144,10 @@ def test_transformers_flags_that_never_cost_more(model, batch, context, chunk):
 @in_one_test(("model", "engine"), served_by(CHECKPOINT_ENGINES))
 def test_tensor_parallel_never_makes_a_rank_heavier(model, engine):
     one = serving(model, engine)
-    ways = [tp for tp in (1, 2, 4, 8) if divides(ARCHITECTURES[model], tp) and one.accepts(Layout(tp=tp))]
-    weights = [one.with_layout(Layout(tp=tp)).weights for tp in ways]
+    layout_verdicts = [tp for tp in (1, 2, 4, 8) if divides(ARCHITECTURES[model], tp) and one.accepts(Layout(tp=tp))]
+    weights = [one.with_layout(Layout(tp=tp)).weights for tp in layout_verdicts]
     assert weights == sorted(weights, reverse=True)
-    assert all(tp * rank >= weights[0] for tp, rank in zip(ways, weights, strict=True))
+    assert all(tp * rank >= weights[0] for tp, rank in zip(layout_verdicts, weights, strict=True))
 
 
 @pytest.mark.parametrize(("tp", "nearest"), [(3, (2, 4)), (5, (4, 8)), (48, (16,))])

@@ -354,7 +354,7 @@ def test_the_fewest_are_those_of_trying_every_layout(model, gpu, engine, batch, 
         for stages in range(1, min(architecture.num_layers, found.gpus // shape.gpus) + 1)
         if (laid_out := shape.model_copy(update={"pp": stages}))
         and serving.accepts(laid_out)
-        and serving.spread(laid_out).on(card, work).surely_fits
+        and serving.with_accepted_layout(laid_out).on(card, work).surely_fits
     ]
     assert min(every) == (found.gpus, found.dp, -found.tp)
 

@@ -79,7 +79,7 @@ def at(column: list[float], share: float) -> float:
 @pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
 def test_percentiles_of_a_poisson_stream_are_those_of_a_simulated_server(load):
     full = server()
-    per_s = load * Arrivals(full, MOST, per_s=1).most_per_s
+    per_s = load * Arrivals(full, MOST, per_s=1).max_rate
     found = Arrivals(full, MOST, per_s=per_s).waits(1)
     first, token = simulated(full, per_s=per_s)
     assert found.utilization == pytest.approx(load)
@@ -128,4 +128,4 @@ def test_first_tokens_of_users_who_never_think_spread_as_on_a_simulated_server(u
 
 
 def test_what_comes_is_served():
-    assert Arrivals(server(), MOST, per_s=0.7).per_s_mean == 0.7
+    assert Arrivals(server(), MOST, per_s=0.7).mean_rate == 0.7

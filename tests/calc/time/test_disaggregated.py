@@ -116,7 +116,7 @@ def test_requests_wait_and_run_as_in_a_simulation(prefill, decode, users):
     assert both.running(users).item() == pytest.approx(running, rel=0.1, abs=1)
     assert per_s <= 1.01 * most
     if prefill < 4:
-        waiting = both.waiting(users, users / both.copies - 1, token).item()
+        waiting = both.queueing_s(users, users / both.copies - 1, token).item()
         assert per_s == pytest.approx(most, rel=0.05)
         assert float(both.prompt) + waiting + token == pytest.approx(first, rel=0.1)
 
@@ -130,11 +130,11 @@ def test_requests_that_come_at_random_wait_as_in_a_simulation(share):
     for _ in range(400_000):
         waits.append(waited)
         waited = max(0.0, waited + prompt - random.expovariate(per_s / 4))
-    assert both.waiting_by_chance(per_s).item() == pytest.approx(mean(waits), rel=0.05)
+    assert both.mean_queueing_s(per_s).item() == pytest.approx(mean(waits), rel=0.05)
     late = quantiles(waits, n=20)[-1]
     batch = round(per_s * 512 * float(both.token(16)) / 2)
     found = both.waits(per_s, batch, 256)
-    alone = both.first_token_by_chance(per_s, batch).item() - both.waiting_by_chance(per_s).item()
+    alone = both.first_token_by_chance(per_s, batch).item() - both.mean_queueing_s(per_s).item()
     assert found.ttft_ms.p95 / 1000 - alone == pytest.approx(late, rel=0.1)
 
 

@@ -34,7 +34,7 @@ def architecture(model: str) -> Architecture:
     return Architecture.from_config(models()[model].config)
 
 
-def accepted(model: str, engine: str, most: int) -> list[Layout]:
+def accepted_tokens(model: str, engine: str, most: int) -> list[Layout]:
     by_format = layouts_by_format(architecture(model), ENGINES[engine](), (Precision(),), most, 8)
     return [layout for layout, _ in by_format]
 
@@ -86,7 +86,7 @@ def test_a_report_refuses_what_the_engine_does():
 def test_ranks_share_the_copies_of_a_cache():
     """vLLM's docs/serving/context_parallel_deployment.md: with tp 8, DeepSeek-R1 keeps 8 copies, Qwen3-235B 2."""
     for model, copies in {"deepseek-ai/DeepSeek-V3": 8, "Qwen/Qwen3-235B-A22B": 2}.items():
-        found = accepted(model, "vllm", most=8)
+        found = accepted_tokens(model, "vllm", most=8)
         assert max(layout.dcp for layout in found if layout.tp == 8) == copies
         held = [
             Serving.of(architecture(model), ENGINES["vllm"](), Precision(), Layout(tp=8, dcp=dcp), Overhead())
@@ -95,7 +95,7 @@ def test_ranks_share_the_copies_of_a_cache():
             for dcp in (1, copies)
         ]
         assert held[0] == copies * held[1]
-    assert all(layout.dcp == 1 for layout in accepted(model, "sglang", most=8))
+    assert all(layout.dcp == 1 for layout in accepted_tokens(model, "sglang", most=8))
 
 
 def test_mla_counts_as_one_kv_head():
@@ -114,7 +114,7 @@ def test_sglang_pads_the_vocabulary_for_each_rank():
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt-llm"])
 def test_every_layout_that_is_enumerated_can_be_weighed(model, engine):
     whole = architecture(model)
-    for layout in accepted(model, engine, most=16):
+    for layout in accepted_tokens(model, engine, most=16):
         Serving.of(whole, ENGINES[engine](), Precision(), layout, Overhead())
 
 
@@ -218,7 +218,7 @@ def test_sglang_s_flags_decide_which_layouts_a_plan_has(flags, ranks):
     rows = {found.rows.layout_of(row): row for row in range(found.rows.form.size)}
     assert [layout.dp for layout in rows if layout.dp >= 16 and layout.tp == 1] == ranks
     for layout in (Layout(dp=degree, ep=degree) for degree in ranks):
-        row = found.rows.some(np.array([rows[layout]]))
+        row = found.rows.selected(np.array([rows[layout]]))
         serving = Serving.of(model, found.engine, Precision(weights="fp8"), layout, Overhead())
         weighed = serving.laid_out.stages[0].weights
         assert row.shards[row.shard[0]].stage_bytes[0, 0] == pytest.approx(weighed, abs=1)
@@ -257,11 +257,11 @@ def plans_of_all(found):
     """Plans of every layout in every format on every GPU, best first, each row with what it holds."""
     rows = found.rows
     while True:
-        candidates = found.of(rows)
+        candidates = found.candidates(rows)
         plans, corrected = zip(*(found.plan(candidates, row) for row in range(rows.form.size)), strict=True)
         if not any(corrected):
             break
-        rows = rows.holding({number: room for fewer in corrected for number, room in fewer.items()})
+        rows = rows.with_capacities({number: room for fewer in corrected for number, room in fewer.items()})
     keys = found.order(found.price[rows.kind], candidates.gpus, candidates.tpot, candidates.meets)
     return [
         plans[row].model_copy(update={"waits": found.waits(candidates, row, plans[row])})
@@ -314,7 +314,7 @@ def test_a_stated_price_decides():
 def test_a_plan_is_timed_as_a_step_with_its_prompts_is():
     found = search(kinds=("h100-sxm",), formats=("fp8",))
     plan = found.plans(1)[0]
-    alone = found.of(found.fitting([(plan.layout, (0,))]))
+    alone = found.candidates(found.fitting([(plan.layout, (0,))]))
     assert plan.tpot_ms == pytest.approx(float(alone.tpot[0]))
     serving = Serving.of(
         architecture("meta-llama/Llama-3.1-70B"), ENGINES["vllm"](), Precision(weights="fp8"), plan.layout, Overhead()
@@ -427,7 +427,7 @@ def test_a_varied_search_finds_what_it_finds_by_itself(model, what):
     """Rows, rooms and budgets that it takes from the search before change nothing."""
     before = search(model)
     before.plans()
-    varied = before.varied(**OTHER[what])
+    varied = before.with_changes(**OTHER[what])
     alone = Search(
         varied.architecture,
         before.requested_engine,
@@ -577,7 +577,7 @@ def test_a_corrected_row_has_its_gpu_and_format_looked_at_anew_alone(monkeypatch
     looked, contenders = [], Search.contenders
 
     def look(found, rows):
-        looked.append(len(set(found.pairs(rows).tolist())))
+        looked.append(len(set(found.gpu_and_format(rows).tolist())))
         return contenders(found, rows)
 
     monkeypatch.setattr(Search, "contenders", look)

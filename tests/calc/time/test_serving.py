@@ -20,8 +20,8 @@ from calc.serving.memory import Serving
 from calc.time.cluster import USUAL
 from calc.time.efficiency import Conditions, efficiency, rows
 from calc.time.estimate import ENDS, Estimate
-from calc.time.roofline import arithmetic
-from calc.time.serving_time import FullServer, Speed, accepted, speed_on
+from calc.time.roofline import product_dtype
+from calc.time.serving_time import FullServer, Speed, accepted_tokens, speed_on
 from calc.time.time_operations import Forward, PassPart, decode, prefill
 from calc.time.time_report import time_report
 from presets import models
@@ -81,7 +81,7 @@ def test_fp8_takes_less_time_where_there_are_units_for_it():
     ],
 )
 def test_what_a_format_is_computed_in(weights, gpu, dtype):
-    assert arithmetic(weights, gpus()[gpu]) == dtype
+    assert product_dtype(weights, gpus()[gpu]) == dtype
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_a_long_prompt_takes_as_long_on_paper_and_in_a_plan():
     """Of 2^30 tokens, whose FLOPs are beyond 64 bits, in chunks of a token and of all."""
     run, tokens = speed("deepseek-ai/DeepSeek-V3"), 2**30
     chunks = (1, 8192, tokens)
-    planned = FullServer(run, tokens, 1, np.array(chunks)[:, None]).received
+    planned = FullServer(run, tokens, 1, np.array(chunks)[:, None]).unqueued_ttft
     weighed = [run.prompt(1, tokens, "expected", chunk) for chunk in chunks]
     assert planned[:, 0] == pytest.approx(weighed, rel=1e-12)
 
@@ -290,10 +290,10 @@ def test_speculation_pays_by_its_rate_of_acceptance():
     plain = run.step(1, 4096, "expected")
 
     def per_token(rate: float) -> float:
-        return run.speculative(1, 4096, "expected", 4, draft) / accepted(rate, 4)
+        return run.speculative(1, 4096, "expected", 4, draft) / accepted_tokens(rate, 4)
 
-    assert accepted(0.0, 4) == 1
-    assert accepted(1.0, 4) == 5
+    assert accepted_tokens(0.0, 4) == 1
+    assert accepted_tokens(1.0, 4) == 5
     assert per_token(0.9) < plain < per_token(0.0)
 
 
@@ -315,7 +315,7 @@ def test_every_gpu_has_efficiencies(engine):
     for gpu in gpus().values():
         for weights in ("bf16", "fp8", "int8", "nvfp4"):
             for ranks in (1, 4, 16):
-                plain, narrow = arithmetic("bf16", gpu), arithmetic(weights, gpu)
+                plain, narrow = product_dtype("bf16", gpu), product_dtype(weights, gpu)
                 found = efficiency(Conditions(engine, gpu.generation, ranks, USUAL.path(gpu, ranks)), plain, narrow)
                 assert found.bandwidth.expected > 0
 

@@ -6,7 +6,7 @@ import pytest
 from calc import RECIPES, Architecture, ConfigError, Objective, TrainingLayout, TrainingWorkload
 from calc.hardware.custom_gpu import find_gpu
 from calc.options import made
-from calc.training import Colocated, Colocation, Smaller, Training, TrainingScenario, training_report
+from calc.training import Colocated, Colocation, SmallerSteps, Training, TrainingScenario, training_report
 from calc.training.levers import CHANGES, fields_of
 from presets import models
 
@@ -127,7 +127,7 @@ def test_the_largest_micro_batch_fits():
 def test_the_longest_completion_fits():
     step = colocated(sleep_level=2)
     longest = step.report().max_completion
-    assert step.plan.longest(2**20) >= step.objective.prompt + longest
+    assert step.plan.longest_request(2**20) >= step.objective.prompt + longest
     objective = step.objective.model_copy(update={"completion": longest})
     work = step.training.work.model_copy(update={"sequence": objective.sequence})
     training = step.training.changed(workload=work, objective=objective)
@@ -176,7 +176,7 @@ def test_an_engine_spans_gpus_that_train():
 def levers_of(work=None, layout=None, objective=None, **engine):
     """Changes of a step with an engine on an H100, by name."""
     step = colocated(work, objective, layout, **engine)
-    return Smaller(step.gpu, step.training, colocation=step.colocation)
+    return SmallerSteps(step.gpu, step.training, colocation=step.colocation)
 
 
 def test_each_lever_saves_what_it_says():

@@ -4,7 +4,7 @@ import pytest
 
 from calc import Architecture, ConfigError, Objective, TrainingWorkload
 from calc.hardware import find_gpu
-from calc.training import RECIPES, Shared, Smaller, Training, TrainingLayout, TrainingScenario, usual_base
+from calc.training import RECIPES, Shared, SmallerSteps, Training, TrainingLayout, TrainingScenario, usual_base
 from calc.training.decoder import Passes
 from calc.training.modules import Settings
 from presets import models
@@ -101,7 +101,7 @@ def test_what_a_step_requires_are_the_totals_of_its_memory(model, name):
 )
 def test_a_lever_is_weighed_as_its_step_is_by_itself(model, name):
     training = Training(architecture(model), STEPS[name])
-    smaller = Smaller(find_gpu("rtx-4090"), training)
+    smaller = SmallerSteps(find_gpu("rtx-4090"), training)
     for change in smaller.changes:
         after = change.on(smaller, smaller.now)
         assert smaller.fit(after).total == Training(training.base, after).memory().total

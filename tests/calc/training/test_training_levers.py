@@ -5,7 +5,7 @@ import pytest
 from benchmarks.accuracy.training import LADDER, ladder
 from calc import RECIPES, Architecture, Precision, TrainingLayout, TrainingWorkload
 from calc.errors import ConfigError
-from calc.training import Smaller, Training, TrainingScenario, more_gpus, over_gpus, usual_base
+from calc.training import SmallerSteps, Training, TrainingScenario, more_gpus, over_gpus, usual_base
 from calc.units import GIB
 from presets import gpus, models
 
@@ -33,7 +33,7 @@ def test_torchtune_ladder(lever, step):
     names = [name for name, _, _ in LADDER]
     before = ladder()[names.index(step) - 1]
     now = before.training()
-    saves = {one.name: one.saves for one in Smaller(gpus()["a100-sxm-80gb"], now).levers}
+    saves = {one.name: one.saves for one in SmallerSteps(gpus()["a100-sxm-80gb"], now).levers}
     measured = {name: gib for name, gib, _ in LADDER}
     saved = measured[names[names.index(step) - 1]] - measured[step]
     assert saves[lever] / GIB == pytest.approx(saved, abs=0.7)
@@ -76,7 +76,7 @@ def changed(step, changes):
 @pytest.mark.parametrize(("gpu", "step"), STEPS)
 def test_a_lever_does_what_it_says(gpu, step):
     usable, before = gpus()[gpu].usable_bytes, step.memory().total
-    levers = Smaller(gpus()[gpu], step).levers
+    levers = SmallerSteps(gpus()[gpu], step).levers
     assert {"fused_loss", "checkpointing"} <= {lever.name for lever in levers}
     for lever in levers:
         after = changed(step, lever.changes).memory()
@@ -87,7 +87,7 @@ def test_a_lever_does_what_it_says(gpu, step):
 
 @pytest.mark.parametrize(("gpu", "step"), STEPS)
 def test_the_least_that_fits_fits_and_less_does_not(gpu, step):
-    here = Smaller(gpus()[gpu], step)
+    here = SmallerSteps(gpus()[gpu], step)
     assert not here.fits(here.now)
     assert changed(step, here.least.changes).memory().high <= gpus()[gpu].usable_bytes
     for change in here.chosen:
@@ -119,14 +119,14 @@ def test_the_fewest_gpus_with_what_has_to_change(gpu, step):
     ],
 )
 def test_the_least(gpu, step, what):
-    least = Smaller(gpus()[gpu], step).least
+    least = SmallerSteps(gpus()[gpu], step).least
     assert (least and least.changes) == what
 
 
 def test_one_piece_a_stage_holds_less():
     """Whoever interleaves is told what it costs: a bubble of (p - 1) / m, arXiv:2104.04473 section 2.2.1."""
     step = training("Qwen/Qwen3-8B", layout=TrainingLayout(pp=4, vp=3), accumulation=8)
-    lever = next(lever for lever in Smaller(gpus()["h100-sxm"], step).levers if lever.name == "one_piece")
+    lever = next(lever for lever in SmallerSteps(gpus()["h100-sxm"], step).levers if lever.name == "one_piece")
     assert lever.changes == {"vp": 1}
     assert lever.saves == step.memory().total - changed(step, lever.changes).memory().total > 0
     assert "37.5%" in str(lever.cost)

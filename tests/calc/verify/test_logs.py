@@ -310,7 +310,7 @@ def test_what_guesses_tokens(line, method, tokens, speculative):
     assert (log.settings.model, log.settings.speculative_method) == ("m", method)
     assert log.settings.num_speculative_tokens == tokens
     options = engine_of(log).options
-    assert (options.speculative, options.guessed) == (speculative, tokens if speculative != "none" else 0)
+    assert (options.speculative, options.draft_tokens) == (speculative, tokens if speculative != "none" else 0)
 
 
 def test_a_draft_that_the_model_does_not_have_is_left_out():
@@ -318,7 +318,7 @@ def test_a_draft_that_the_model_does_not_have_is_left_out():
     for name, guessed in (("Qwen/Qwen3-8B", 0), ("Qwen/Qwen3.5-9B", 2)):
         architecture = Architecture.from_config(models()[name].config)
         engine = engine_for(log, architecture, Precision(), Layout())
-        assert engine.options.guessed == guessed
+        assert engine.options.draft_tokens == guessed
         assert weigh_as(log, models()[name].config).memory.weights > 0
 
 

@@ -12,7 +12,7 @@ from calc.formats.gguf_file import BLOCKS
 from calc.model.architecture import Architecture
 from calc.model.mixers import Mixer
 from calc.serving.engines.llamacpp.options import CacheType, LlamaCppOptions
-from calc.serving.engines.loading import up_to
+from calc.serving.engines.loading import round_up
 
 PADDING = 256
 """Cells come in multiples of it."""
@@ -60,8 +60,8 @@ class ContextSizes:
         rollback: int = 0,
     ) -> "ContextSizes":
         """A context of so many tokens under some flags; `outputs`: rows of logits, None for one of every token."""
-        streams, whole = 1 if options.kv_unified else sequences, up_to(size, PADDING)
-        cells = up_to(whole // streams, PADDING)
+        streams, whole = 1 if options.kv_unified else sequences, round_up(size, PADDING)
+        cells = round_up(whole // streams, PADDING)
         batch = min(size, options.batch_size)
         ubatch = min(batch, options.ubatch_size)
         largest = min(cells * streams, ubatch)
@@ -71,7 +71,7 @@ class ContextSizes:
             streams=streams,
             sequences=sequences,
             ubatch=ubatch,
-            tokens=up_to(largest, sequences),
+            tokens=round_up(largest, sequences),
             outputs=max(min(largest, batch if outputs is None else outputs), sequences),
             type_k=types[0],
             type_v=types[1],
@@ -93,7 +93,7 @@ class ContextSizes:
         if window is None or self.whole_windows:
             return self.cells
         live = window * (self.sequences if self.streams == 1 else 1) + self.ubatch
-        return up_to(min(self.cells, live), PADDING)
+        return round_up(min(self.cells, live), PADDING)
 
     def count(self, per: int, window: int | None = None) -> int:
         """Rows of a tensor of a layer with such a window."""

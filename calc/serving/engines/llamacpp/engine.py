@@ -34,7 +34,7 @@ from calc.serving.engines.llamacpp.launch import GGUFSource, ModelStart
 from calc.serving.engines.llamacpp.options import CACHE_TYPES, CacheType, LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import HOST, ON_HOST
 from calc.serving.engines.llamacpp.slots import SlotCache, placed, set_up
-from calc.serving.engines.loading import up_to
+from calc.serving.engines.loading import round_up
 from calc.serving.engines.rules import SUPPORT, without_pooling
 from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, StagePeak
 from calc.serving.workload import Workload
@@ -77,7 +77,7 @@ class LlamaCpp(Engine):
         words = (self.name, "cublas" * self.options.cuda_force_cublas, "scores" * (self.options.flash_attn == "off"))
         return "+".join(filter(None, words))
 
-    def settled(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: Overhead) -> "LlamaCpp":
+    def with_own_options(self, laid_out: LaidOut, gpu: GPU, workload: Workload, overhead: Overhead) -> "LlamaCpp":
         """With `auto`, what `--fit` decides; it changes nothing where flags say which tensors, or shares of them, lie
         where (common/fit.cpp: `common_params_fit_impl`)."""
         if self.options.n_gpu_layers != "auto":
@@ -258,7 +258,7 @@ class LlamaCpp(Engine):
             yield Message(
                 "The draft model is not known (--model-draft): of it only the {n} extra rows of logits in each slot "
                 "are counted.",
-                n=self.options.guessed,
+                n=self.options.draft_tokens,
             )
         yield Message(  # common/arg.cpp, `--cache-ram`; ggml-org/llama.cpp#16391
             "llama-server keeps the cache of earlier prompts in the host's memory too, up to 8 GiB unless --cache-ram "
@@ -318,7 +318,7 @@ class LlamaCpp(Engine):
         draft = set_up(architecture, precision, self.options, stages, self.draft_model).draft
         return (0,) * stages if draft is None else tuple(draft.weights[stage] for stage in range(stages))
 
-    def kernels_on(self, gpu: GPU) -> tuple[Hashable, ...]:
+    def kernel_key(self, gpu: GPU) -> tuple[Hashable, ...]:
         """One backend, and layers that pass their state on over any link, which slices of a GPU do not have."""
         return gpu.platform, gpu.capability, gpu.slice is None
 
@@ -335,8 +335,8 @@ class LlamaCpp(Engine):
         size = self.options.ctx_size
         if size is None:
             return
-        cells = up_to(size, PADDING)
-        most = cells // workload.batch if self.options.kv_unified else up_to(cells // limits.sequences, PADDING)
+        cells = round_up(size, PADDING)
+        most = cells // workload.batch if self.options.kv_unified else round_up(cells // limits.sequences, PADDING)
         if workload.context > most:
             sentence = Message("--ctx-size {size:,} holds {most:,} tokens a sequence.", size=size, most=most)
             yield Refusal(sentence, "context", [most])

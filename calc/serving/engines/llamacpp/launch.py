@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from calc.errors import Frozen, Message
-from calc.serving.engines.launch import Launch, stated
+from calc.serving.engines.launch import Launch, set_flags
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 
 ELSEWHERE = ("ctx_size", "parallel", "cache_type_k", "cache_type_v", "mmproj", "model_draft", "weights_draft")
@@ -63,7 +63,7 @@ class ModelStart(NamedTuple):
         for flag, kind in zip(("--cache-type-k", "--cache-type-v"), self.types, strict=True):
             if kind != "f16":
                 yield from (flag, kind)
-        yield from stated(options, dict.fromkeys((*ELSEWHERE, *NO_FLAGS), ()))
+        yield from set_flags(options, dict.fromkeys((*ELSEWHERE, *NO_FLAGS), ()))
         if options.guess == "draft-simple":  # a file as repositories name it
             unnamed, name = options.model_draft is None or options.weights_draft is None, options.model_draft or ""
             yield "--model-draft"

@@ -106,7 +106,7 @@ class LlamaCppOptions(Frozen):
     )
 
     @property
-    def guessed(self) -> int:
+    def draft_tokens(self) -> int:
         """Tokens that are guessed at once; each slot plans a row of logits for every one of them."""
         return GUESSED.get(self.guess, self.spec_draft_n_max)
 
@@ -127,7 +127,7 @@ class LlamaCppOptions(Frozen):
         """Rows of logits that are planned for; None: one for every token of a pass."""
         if self.n_outputs_max is not None:
             return self.n_outputs_max or None
-        return min(self.batch_size, sequences * (1 + self.guessed))
+        return min(self.batch_size, sequences * (1 + self.draft_tokens))
 
     def cache_types(self, kv: CacheFormat) -> tuple[CacheType, CacheType]:
         """Storage of keys and of values: as flags say, else as the cache was asked for."""

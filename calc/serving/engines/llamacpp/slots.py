@@ -24,7 +24,7 @@ from calc.serving.engines.llamacpp.micro_batch import (
 )
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.engines.llamacpp.placement import EXPERTS, HOST, Placement
-from calc.serving.engines.loading import up_to
+from calc.serving.engines.loading import round_up
 from calc.serving.engines.sizes import DeviceBuffers
 
 COPIES = 4
@@ -122,9 +122,9 @@ class PlacedModel:
     def stored(self, device: int, kind: str, width: int, nbytes: int) -> int:
         """Bytes that a tensor of weights or cache takes on a device."""
         if device == HOST or not self.cuda:
-            return up_to(nbytes, HOST_ALIGNMENT)
+            return round_up(nbytes, HOST_ALIGNMENT)
         block, size = BLOCKS[kind]
-        return up_to(nbytes + (-width % ROW // block * size if block > 1 else 0), CUDA_ALIGNMENT)
+        return round_up(nbytes + (-width % ROW // block * size if block > 1 else 0), CUDA_ALIGNMENT)
 
     def with_context(self, context: ContextSizes, options: LlamaCppOptions) -> "PlacedContext":
         """A context of it, without flash attention where a layer's device would not compute it, unless it is asked for

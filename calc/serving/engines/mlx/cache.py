@@ -10,7 +10,7 @@ from calc.model.block import Block
 from calc.model.mixers import Mixer
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.families import families
-from calc.serving.engines.loading import up_to
+from calc.serving.engines.loading import round_up
 from calc.serving.engines.mlx.options import STEP, MLXOptions
 
 ROTATING = families("mlx", "rotating")
@@ -44,9 +44,9 @@ class LayerCache:
         if self.chunk is not None and length > self.chunk:
             return self.chunk + STEP
         if self.window is None:
-            return up_to(length, STEP)
+            return round_up(length, STEP)
         passed = prompt - 1
-        return min(self.window, passed + up_to(length - passed, STEP))
+        return min(self.window, passed + round_up(length - passed, STEP))
 
     def prompt_bytes(self, last: "PromptPass", start: int) -> int:
         """Bytes of a sequence at the end of a pass over its prompt: a rotating cache then holds what the pass brought

@@ -21,8 +21,8 @@ from calc.model.derivation import NUMBERS, Numbers
 from calc.serving.engines.cache import Setup
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.families import unserved
-from calc.serving.engines.launch import Launch, ServerStart, stated
-from calc.serving.engines.loading import up_to
+from calc.serving.engines.launch import Launch, ServerStart, set_flags
+from calc.serving.engines.loading import round_up
 from calc.serving.engines.mlx.cache import EXPANDED, IN_LISTS, OWN_CACHES, ROTATING, PromptCache, state_bytes
 from calc.serving.engines.mlx.loading import HIGH, is_down, mlx_file
 from calc.serving.engines.mlx.options import STEP, MLXOptions
@@ -73,7 +73,7 @@ def command(model: str, precision: Precision, options: MLXOptions) -> Launch:
     spelling: dict[str, tuple[str, ...]] = dict.fromkeys((*CONVERTED, "wired_limit_mb"), ())
     if alone:
         spelling |= dict.fromkeys(OF_SERVER, ())
-    words = ("mlx_lm.generate" if alone else "mlx_lm.server", "--model", source, *stated(options, spelling))
+    words = ("mlx_lm.generate" if alone else "mlx_lm.server", "--model", source, *set_flags(options, spelling))
     return Launch(words=words, notes=tuple(notes(model, source, precision, options)))
 
 
@@ -134,7 +134,7 @@ class MLX(Engine):
                 step=STEP,
                 size=size,
             )
-            yield Refusal(sentence, "prefill_step_size", [size // STEP * STEP, up_to(size, STEP)])
+            yield Refusal(sentence, "prefill_step_size", [size // STEP * STEP, round_up(size, STEP)])
         group, bits = self.options.kv_group_size, self.options.kv_bits
         mixers = [mixer for block in model.blocks for mixer in block.attentions]
         widths = [width for mixer in mixers if len(mixer.cached_vectors()) > 1 for width in mixer.attended_widths]
@@ -198,7 +198,7 @@ class MLX(Engine):
         total = sum(copies_within_piece(rank, piece.tensor, stage) * piece.a_layer * piece.nbytes for piece in pieces)
         return LoadedWeights(weights=total - scales, scales=scales)
 
-    def set_up(self, gpu: GPU) -> GPU:
+    def usable_gpu(self, gpu: GPU) -> GPU:
         """macOS lets the GPU use `iogpu.wired_limit_mb` of the memory, which MLX then wires (`set_wired_limit`)."""
         limit = self.options.wired_limit_mb
         most = gpu.memory_bytes // MIB

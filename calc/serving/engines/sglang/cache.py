@@ -28,9 +28,9 @@ from calc.model.mixers import Mixer
 from calc.model.mla import LatentAttention
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.families import families
-from calc.serving.engines.loading import up_to
+from calc.serving.engines.loading import round_up
 from calc.serving.engines.rules import compressing
-from calc.serving.engines.sglang.options import GUESSING_REQUESTS, SGLangOptions, StateStrategy, guesses
+from calc.serving.engines.sglang.options import SPECULATIVE_REQUESTS, SGLangOptions, StateStrategy, draft_length
 from calc.serving.engines.sizes import LaidOut, Limits
 from calc.serving.engines.vllm.layers import capability
 from calc.serving.kv_cache import growth, token_bits
@@ -44,7 +44,7 @@ RING, LONG_RING = 8, 128
 FP32 = 4
 
 
-class Compressed(NamedTuple):
+class CompressedCache(NamedTuple):
     """Bytes of the layers of a stage that compress tokens."""
 
     entries: float  # a token of the context, by its share of entries and their index keys
@@ -52,23 +52,23 @@ class Compressed(NamedTuple):
     waiting: int  # a request's tokens that wait elsewhere, for each row of their ring
 
 
-def compressed(blocks: Iterable[Block], page: int) -> Compressed:
+def compressed_cache(blocks: Iterable[Block], page: int) -> CompressedCache:
     """Cache of a stage with pages of so many tokens: keys in fp8 but for their rotary elements."""
     entries, window, waiting = 0.0, 0.0, 0
     for layers, mixer in compressing(blocks):
         key = mixer.d_head + ROTARY + SCALES
-        window += layers * up_to(page * key, ALIGNED) / page
+        window += layers * round_up(page * key, ALIGNED) / page
         if mixer.rate is None:
             continue
         in_page = page // mixer.rate
         index = 0 if mixer.d_index is None else mixer.d_index + FP32 * (mixer.d_index // 128)
-        entries += layers * (up_to(in_page * key, ALIGNED) / in_page + index) / mixer.rate
+        entries += layers * (round_up(in_page * key, ALIGNED) / in_page + index) / mixer.rate
         of_token = FP32 * mixer.waiting_elements()  # with its gate, for one entry or two
         if mixer.overlap > 1:
             window += layers * RING / page * of_token
         else:
             waiting += layers * of_token
-    return Compressed(entries, window, waiting)
+    return CompressedCache(entries, window, waiting)
 
 
 HOPPER, BLACKWELL = "9.0", ("10.0", "10.3")
@@ -175,13 +175,13 @@ def states_of_request(model_type: str, stages: int, options: SGLangOptions) -> i
     return STATES[strategy] - (strategy == "extra_buffer" and stages > 1)
 
 
-def whole(nbytes: float) -> float:
+def int_if_whole(nbytes: float) -> float:
     """An int where there is no fraction."""
     return int(nbytes) if nbytes == int(nbytes) else nbytes
 
 
 def reserved(laid_out: LaidOut, layers: int, cell: float, full: float, *, pooled: bool) -> int:
-    """Bytes of a token in layers of a model that guesses: as many as in layers of this one that keep the whole context
+    """Bytes of a token in the layers of a draft: as many as in layers of this one that keep the whole context
     (`DefaultPoolConfigurator`). `pooled`: windows have a pool of their own."""
     blocks = laid_out.stages[-1].blocks
     keeping = [
@@ -200,7 +200,7 @@ class TokenPool(Pool):
     def __init__(
         self, laid_out: LaidOut, gpu: GPU, options: SGLangOptions, limits: Limits, draft_layers: int = 0
     ) -> None:
-        """`draft_layers`: those of a model that guesses tokens."""
+        """`draft_layers`: number of layers of the draft."""
         dp = attention_copies(laid_out.whole, laid_out.layout)
         model_type, layers = laid_out.whole.model_type, laid_out.whole.num_layers
         stages = [
@@ -214,11 +214,11 @@ class TokenPool(Pool):
         windows = {window for stage in bits for window in stage if window is not None and stage[window]}
         self.window = max(windows, default=None) if model_type in WINDOWED else None
         full = [stage.get(None, 0) / 8 for stage in bits]
-        guessed = guesses(options, model_type)
-        self.guessed = 0 if guessed is None else guessed.tokens
+        length = draft_length(options, model_type)
+        self.draft_tokens = 0 if length is None else length.tokens
         windowed = [sum(stage.values()) / 8 - full_bytes for stage, full_bytes in zip(bits, full, strict=True)]
         self.only_windows = not any(full)
-        running = options.max_running_requests or (None if guessed is None else GUESSING_REQUESTS)
+        running = options.max_running_requests or (None if length is None else SPECULATIVE_REQUESTS)
         requests = max(1, running // dp) if running else None
         self.running = requests or 0
         compresses = any(compressing(stages[0]))
@@ -227,19 +227,19 @@ class TokenPool(Pool):
         pooled = self.window is not None
         share, self.window_bytes = 1.0, [0] * len(stages)
         if compresses:
-            full_bytes = [compressed(blocks, self.page) for blocks in stages]
+            full_bytes = [compressed_cache(blocks, self.page) for blocks in stages]
             full, windowed = [stage.entries for stage in full_bytes], [stage.window for stage in full_bytes]
             # rings of so many requests, of one for padding and of one more
-            rows = up_to((max(1, limits.sequences // dp) + 2) * LONG_RING + 1, LONG_RING)
+            rows = round_up((max(1, limits.sequences // dp) + 2) * LONG_RING + 1, LONG_RING)
             self.window_bytes = [rows * stage.waiting for stage in full_bytes]
         if self.window is not None and not self.only_windows:
             share = self.window_share
             if requests is not None:  # the window pool is made for so many requests
-                steps, written = (1, self.page) if guessed is None else (guessed.tokens, 2 * guessed.allocated)
+                steps, written = (1, self.page) if length is None else (length.tokens, 2 * length.allocated)
                 each = self.window - 1 + EVICTION * steps + self.page + written
                 cap = requests * each + CHUNKS * limits.step_tokens + self.page
                 share, self.window = 0.0, None
-                self.window_bytes = [round(up_to(cap, self.page) * passing) for passing in windowed]
+                self.window_bytes = [round(round_up(cap, self.page) * passing) for passing in windowed]
         self.cells = [full_bytes + share * passing for full_bytes, passing in zip(full, windowed, strict=True)]
         self.cells[-1] += reserved(laid_out, draft_layers, self.cells[-1], full[-1], pooled=pooled)
         self.states = [slot_bytes(blocks) for blocks in stages]
@@ -258,18 +258,19 @@ class TokenPool(Pool):
         self.block_bytes = tuple(map(self.page_bytes, self.cells, self.states))
 
     @property
-    def adds_up(self) -> bool:
+    def is_additive(self) -> bool:
         """A slot of states is as large as that of the stage with the most."""
         return not self.state and not any(self.window_bytes)
 
     @property
     def verified_share(self) -> float:
-        """States for each that a request has, with those that it writes while guessed tokens are verified."""
-        return 1 + self.guessed / self.of_request
+        """States for each that a request has, with those that it writes while drafted tokens are verified."""
+        return 1 + self.draft_tokens / self.of_request
 
     def verified_bytes(self, slots: int) -> int:
         """Bytes of the states of tokens that are verified, one for padding, in so many states of requests."""
-        return self.state * (min(self.running, slots // self.of_request) + 1) * self.guessed if self.guessed else 0
+        verified = min(self.running, slots // self.of_request) + 1
+        return self.state * verified * self.draft_tokens if self.draft_tokens else 0
 
     def block_size(self, length: int) -> int:
         return self.page
@@ -291,7 +292,7 @@ class TokenPool(Pool):
         if self.stated_slots is not None or not self.state:
             return self.stated_slots or 0
         shared = budget * self.state_share / (1 + self.state_share)
-        return int((shared - self.state * (1 + self.guessed)) // whole(self.state * self.verified_share))
+        return int((shared - self.state * (1 + self.draft_tokens)) // int_if_whole(self.state * self.verified_share))
 
     def shares(self, budgets: Sequence[int]) -> list[tuple[int, float]]:
         """Bytes for pages, less a whole number of states, and bytes of a page: by stage."""
@@ -300,7 +301,7 @@ class TokenPool(Pool):
         return [
             (
                 budget - windows - (self.slots(budget) + 1) * self.state - self.verified_bytes(self.slots(budget)),
-                whole(self.page * cell),
+                int_if_whole(self.page * cell),
             )
             for budget, windows, cell in zip(budgets, self.window_bytes, self.cells, strict=True)
         ]

@@ -37,18 +37,18 @@ from calc.serving.engines.families import families, undivided
 from calc.serving.engines.launch import (
     Image,
     Launch,
-    Separation,
+    RoleFlags,
     ServerRole,
     ServerStart,
     Spelling,
-    cached,
-    combined,
-    degrees,
+    cache_dtype_flags,
+    option_combinations,
+    parallel_flags,
     quantized,
+    set_flags,
     spelled,
-    stated,
 )
-from calc.serving.engines.loading import FUSED, up_to
+from calc.serving.engines.loading import FUSED, round_up
 from calc.serving.engines.rules import (
     SUPPORT,
     TILE,
@@ -58,7 +58,7 @@ from calc.serving.engines.rules import (
     broken_tiles,
     compressing,
     even_stages,
-    halved,
+    halved_group_size,
     with_other_rates,
     without_asymmetry,
     without_cache,
@@ -73,7 +73,7 @@ from calc.serving.engines.sglang.cache import (
     attention_copies,
     slot_bytes,
 )
-from calc.serving.engines.sglang.options import GUESSING_REQUESTS, SGLangOptions, SpeculativeAlgorithm, guesses
+from calc.serving.engines.sglang.options import SPECULATIVE_REQUESTS, SGLangOptions, SpeculativeAlgorithm, draft_length
 from calc.serving.engines.sglang.rules import unfit_flags, unfit_pages, without_head, without_marlin
 from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits
 from calc.serving.engines.vllm.rules import SUPPORTED_UNTIL
@@ -110,7 +110,7 @@ DIVISION = ("moe_dense_tp_size", "enable_dp_lm_head", "moe_a2a_backend")
 LOADS = ("language_model_only", "speculative_algorithm", "speculative_draft_model_path", *DIVISION)
 SERVER_ROLES: tuple[ServerRole, ...] = ("prefill", "decode")
 TRANSFER = ("--disaggregation-transfer-backend", "nixl", "--host", "0.0.0.0")
-SEPARATION = Separation(
+ROLE_FLAGS = RoleFlags(
     flags={side: ("--disaggregation-mode", side, *TRANSFER) for side in SERVER_ROLES},
     router=("python", "-m", "sglang_router.launch_router", "--pd-disaggregation"),
     port=30_000,
@@ -166,7 +166,7 @@ def request_table(requests: int, context: int) -> int:
 def smallest_group(form: Format) -> int | None:
     """Inputs of the smallest group of routed experts in AWQ (`awq.py`: without Marlin's shape, `MoeWNA16Config`); None:
     of what is not AWQ no check is made."""
-    return halved(form) if form.tool == "awq" else None
+    return halved_group_size(form) if form.tool == "awq" else None
 
 
 def unserved_family(architecture: Architecture) -> Iterator[Refusal]:
@@ -239,7 +239,7 @@ def unrepeated_heads(model: Architecture, layout: Layout) -> Iterator[Refusal]:
 
 def batches(most: int, *, guesses: bool = False) -> list[int]:
     """Batches of sequences that graphs are captured for, up to the largest (`generate_decode_cuda_graph_batch_sizes`);
-    finer steps where tokens are guessed."""
+    finer steps where tokens are drafted."""
     steps = [1, 2, 4, 8, 12, *range(16, 257, 8), *range(272, 512, 16), *range(512, most + 1, 32)]
     if guesses:
         steps = [*range(1, 9), *range(10, 33, 2), *range(40, 65, 4), *range(72, 257, 8), *range(272, most + 1, 16)]
@@ -263,7 +263,7 @@ def prefill_graphs(most: int, architecture: Architecture, layout: Layout, images
         return 1536
     lengths = [*range(4, 33, 4), *range(48, 257, 16), *range(288, 513, 32), *range(576, 1025, 64)]
     lengths += [*range(1280, 4097, 256), *range(4608, most + 1, 512)]
-    return 8 * len({up_to(length, multiple) for length in lengths if length <= most})
+    return 8 * len({round_up(length, multiple) for length in lengths if length <= most})
 
 
 def reads_images(architecture: Architecture) -> bool:
@@ -307,10 +307,10 @@ class SGLang(DraftingEngine):
     method_option: ClassVar[str] = "speculative_algorithm"
     draft_option: ClassVar[str] = "speculative_draft_model_path"
     spelling: ClassVar[Spelling] = SPELLING
-    separation: ClassVar[Separation | None] = SEPARATION
+    disaggregation: ClassVar[RoleFlags | None] = ROLE_FLAGS
     disk_tier: ClassVar[str | None] = "LMCache, max_local_disk_size"  # --enable-lmcache
     image: ClassVar[Image | None] = Image(
-        names={"cuda": "lmsysorg/sglang:latest"}, port=SEPARATION.port, listens=("--host", "0.0.0.0")
+        names={"cuda": "lmsysorg/sglang:latest"}, port=ROLE_FLAGS.port, listens=("--host", "0.0.0.0")
     )
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
@@ -338,7 +338,7 @@ class SGLang(DraftingEngine):
         yield from self.undivided_experts(model, layout)
         yield from self.without_copies(model, layout)
         yield from self.unspread_draft(model, layout)
-        yield from self.undivided_draft(model, layout)
+        yield from self.draft_layout_refusals(model, layout)
         yield from super().layout_refusals(model, precision, layout)
 
     def model_refusals(self, model: Architecture, precision: Precision) -> Iterator[Refusal]:
@@ -378,8 +378,8 @@ class SGLang(DraftingEngine):
 
     def vocabulary(self, rows: int, tp: int) -> int:
         """Padded to 64, or where tp does not divide that, to 64 for each rank."""
-        padded = up_to(rows, VOCABULARY)
-        return rows if tp == 1 else (up_to(rows, VOCABULARY * tp) if padded % tp else padded) // tp
+        padded = round_up(rows, VOCABULARY)
+        return rows if tp == 1 else (round_up(rows, VOCABULARY * tp) if padded % tp else padded) // tp
 
     def groups(self, model: Architecture, layout: Layout) -> RankGroups | None:
         """All ranks: of what it does not give to the group of a copy (`attn_tp`: attention, embedding), linear layers
@@ -399,7 +399,7 @@ class SGLang(DraftingEngine):
         if model.model_type in UNDIVIDED_EMBEDDING:
             return model.vocab
         if model.model_type in WHOLE_EMBEDDING and attention_copies(model, layout) > 1 and layout.tp > 1:
-            return up_to(model.vocab, VOCABULARY)
+            return round_up(model.vocab, VOCABULARY)
         return super().embedding_rows(model, layout)
 
     @property
@@ -491,7 +491,7 @@ class SGLang(DraftingEngine):
         share = round((total - reserved) / total, 3)
         if images and architecture.vision is not None:
             share *= share_left(architecture.model_type, architecture.vision)
-        usual = GUESSING_REQUESTS if options.speculative_algorithm else SEQUENCES
+        usual = SPECULATIVE_REQUESTS if options.speculative_algorithm else SEQUENCES
         usual = COMPRESSED_REQUESTS if any(compressing(architecture.blocks)) else usual
         sequences = options.max_running_requests or usual
         known = not architecture.recurrent or options.max_running_requests is not None  # states may allow fewer
@@ -520,7 +520,7 @@ class SGLang(DraftingEngine):
         return slot_bytes(blocks)
 
     def cache(self, laid_out: LaidOut, gpu: GPU, limits: Limits) -> TokenPool:
-        draft = self.guesser(laid_out.whole)
+        draft = self.draft_architecture(laid_out.whole)
         return TokenPool(laid_out, gpu, self.options, limits, 0 if draft is None else draft.num_layers)
 
     def host_cache(self, laid_out: LaidOut, pool: Pool, blocks: int, length: int) -> HostCache | None:
@@ -594,11 +594,11 @@ class SGLang(DraftingEngine):
         return Launch(
             words=(
                 *("python", "-m", "sglang.launch_server", "--model-path", start.model),
-                *degrees(sizes),
+                *parallel_flags(sizes),
                 *("--context-length", str(start.length)),
                 *quantize,
-                *cached(start.precision, CACHE_WORDS),
-                *stated(self.options, self.spelling),
+                *cache_dtype_flags(start.precision, CACHE_WORDS),
+                *set_flags(self.options, self.spelling),
                 *self.unnamed_head,
             ),
             notes=notes,
@@ -610,19 +610,19 @@ class SGLang(DraftingEngine):
             "mem_fraction_static": [SHARE] if limits.share is not None and limits.share < SHARE else [],
             "chunked_prefill_size": [n for n in STEPS if n < limits.stated_step],
         }
-        return combined(self.options, changes)
+        return option_combinations(self.options, changes)
 
     @property
     def drafter(self) -> str:
         return DRAFTERS[self.options.speculative_algorithm]
 
     @property
-    def guessed(self) -> int:
-        guess = guesses(self.options, "")
-        return 0 if guess is None else guess.tokens - 1
+    def draft_tokens(self) -> int:
+        length = draft_length(self.options, "")
+        return 0 if length is None else length.tokens - 1
 
     def with_draft(self, architecture: Architecture) -> Architecture:
-        """The model with its layers that guess. They have an embedding and a head of their own until the cache is
+        """The model with its draft layers. They have an embedding and a head of their own until the cache is
         planned, and the model's after (`EagleDraftWorker.init_lm_head`)."""
         if not self.loads_draft:
             return architecture
@@ -645,7 +645,7 @@ class SGLang(DraftingEngine):
         if self.deepep:
             yield Message("DeepEP's buffers are taken to fit into the 2 GiB that SGLang keeps free for them.")
 
-    def unpredicted(self, model: Architecture, family: str) -> Iterator[Refusal]:
+    def mtp_refusals(self, model: Architecture, family: str) -> Iterator[Refusal]:
         if not model.prediction:
             sentence = (
                 "This model has no multi-token prediction (MTP) layer; EAGLE3 and STANDALONE guess with another model."
@@ -655,12 +655,12 @@ class SGLang(DraftingEngine):
             sentence = "{engine} has no multi-token prediction (MTP) for models of the family {family}."
             yield Refusal(Message(sentence, engine="SGLang", family=family), "speculative_algorithm", ["NGRAM"])
 
-    def unfit_draft(self, model: Architecture) -> Iterator[Refusal]:
+    def draft_model_refusals(self, model: Architecture) -> Iterator[Refusal]:
         if self.drafter == "eagle3":
             yield from without_head(model)
 
     def unspread_draft(self, model: Architecture, layout: Layout) -> Iterator[Refusal]:
-        """Why what guesses tokens does not go with a layout (`check_pipeline_parallel_compat`)."""
+        """Refusals of drafts in a layout (`check_pipeline_parallel_compat`)."""
         kind = self.options.speculative_algorithm
         if kind is not None and layout.pp > 1:
             sentence = "SGLang has drafts on pipeline stages (pp) where a server reads prompts alone."

@@ -106,19 +106,19 @@ class SGLangOptions(Frozen):
         return self
 
 
-GUESSING_REQUESTS = 48
-"""Sequences at once where something guesses and no flag says how many."""
+SPECULATIVE_REQUESTS = 48
+"""Sequences at once with speculative decoding, where no flag says how many."""
 NGRAM_TOKENS = 12
 
 
-class Guesses(NamedTuple):
-    """Tokens that a step guesses for a sequence."""
+class DraftLength(NamedTuple):
+    """Tokens that a step drafts for a sequence."""
 
     tokens: int  # that are verified at once
     allocated: int  # tokens that a step may write
 
 
-def guesses(options: SGLangOptions, model_type: str) -> Guesses | None:
+def draft_length(options: SGLangOptions, model_type: str) -> DraftLength | None:
     """The flags, or SGLang's own choice (`_auto_choose_speculative_params`); a chain has a token more than steps."""
     steps, width, tokens = (
         options.speculative_num_steps,
@@ -128,10 +128,10 @@ def guesses(options: SGLangOptions, model_type: str) -> Guesses | None:
     if options.speculative_algorithm is None:
         return None
     if options.speculative_algorithm == "NGRAM":
-        return Guesses(tokens or NGRAM_TOKENS, tokens or NGRAM_TOKENS)
+        return DraftLength(tokens or NGRAM_TOKENS, tokens or NGRAM_TOKENS)
     if steps is None:
         tree = model_type == "llama" and options.speculative_algorithm != "STANDALONE"
         steps, width, tokens = (5, 4, 8) if tree else (3, 1, 4)
     if width == 1 or tokens is None:
         tokens = steps + 1
-    return Guesses(tokens, max(steps * width, tokens))
+    return DraftLength(tokens, max(steps * width, tokens))

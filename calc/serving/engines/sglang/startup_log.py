@@ -13,7 +13,7 @@ from calc.units import GIB
 
 BATCHES = r"\[(?:[0-9]{1,6}, ){0,600}COUNT\]"
 FLAGS = SGLangOptions.model_fields.keys() - {"speculative_algorithm"}
-"""Options that a log states; of what guesses tokens it is known that there is something."""
+"""Options that a log states; of speculative decoding only that it is on."""
 RATIO: float = SGLangOptions.model_fields["mamba_full_memory_ratio"].default
 
 

@@ -30,7 +30,7 @@ from calc.model.named import Peak
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.families import families, unserved
-from calc.serving.engines.launch import Launch, ServerStart, Spelling, combined, degrees, stated
+from calc.serving.engines.launch import Launch, ServerStart, Spelling, option_combinations, parallel_flags, set_flags
 from calc.serving.engines.loading import FUSED, ExpertPadding, quantized
 from calc.serving.engines.rules import broken_tiles, even_stages, with_other_rates, without_cache, without_pooling
 from calc.serving.engines.sglang.cache import bits_with_index, slot_bytes
@@ -104,7 +104,7 @@ class BlockPool(Pool):
     def fixed_bytes(self, stage: int) -> int:
         return self.slots * self.states[stage]
 
-    def on_each_stage(self) -> int:
+    def fixed_bytes_per_stage(self) -> int:
         return self.sequences * sum(self.states)
 
     def request_blocks(self, length: int) -> int:
@@ -290,9 +290,9 @@ class TensorRTLLM(Engine):
         return Launch(
             words=(
                 *("trtllm-serve", start.model),
-                *degrees(sizes),
+                *parallel_flags(sizes),
                 *("--max_seq_len", str(start.length)),
-                *stated(self.options, {**self.spelling, **dict.fromkeys(IN_FILE, ())}),
+                *set_flags(self.options, {**self.spelling, **dict.fromkeys(IN_FILE, ())}),
                 *(("--enable_chunked_prefill",) if chunked else ()),
                 *(("--config", "config.yaml") if settings else ()),
             ),
@@ -324,4 +324,4 @@ class TensorRTLLM(Engine):
             "max_batch_size": [n for n in SEQUENCES if workload.batch <= n < limits.sequences],
             "max_num_tokens": [n for n in STEPS if n < limits.step_tokens],
         }
-        return combined(self.options, changes)
+        return option_combinations(self.options, changes)

@@ -155,7 +155,7 @@ class Transformers(Engine):
 
     def fp8_refusals(self, model: Architecture) -> Iterator[Refusal]:
         """Why it has no cache in fp8 (`QuantizedCache` of `cache_utils.py`, whose backend fp8 5.19 does not have)."""
-        if self.options.older(5, 23):
+        if self.options.is_older_than(5, 23):
             sentence = "{engine} is known to keep a cache in fp8 since {least}; it is {version} here."
             values = {"engine": self.title, "least": self.versions, "version": self.options.version}
             yield Refusal(Message(sentence, **values), "kv", ["bf16"])
@@ -208,7 +208,7 @@ class Transformers(Engine):
             cached = cache.allocated_bytes(stage, batch, work.context, batch)
             decode = decode_peaks(blocks, rank, token, precision.kv, logits=part.last)
             passes.append([StagePeak(cached, peak) for peak in decode])
-        if self.options.older(4, 46) and laid_out.rank.rotary:  # each layer has tables of its own, in fp32
+        if self.options.is_older_than(4, 46) and laid_out.rank.rotary:  # each layer has tables of its own, in fp32
             nbytes = 4 * sum(rows * width for rows, width in laid_out.rank.rotary)
             tables = {"cosines and sines of each layer": nbytes * sum(len(block.layers) for block in part.blocks)}
             passes = [

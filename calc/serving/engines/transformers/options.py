@@ -28,7 +28,7 @@ class TransformersOptions(Frozen):
         examples=["5.23"],
     )
 
-    def older(self, *version: int) -> bool:
+    def is_older_than(self, *version: int) -> bool:
         """Whether transformers is stated to be of a version before this one."""
         if self.version is None:
             return False
@@ -37,4 +37,4 @@ class TransformersOptions(Frozen):
     @property
     def rows_of_logits(self) -> Logits:
         """Rows stated, or the version's habit: before 4.45 of all tokens, with an fp32 copy."""
-        return self.logits or ("all_fp32" if self.older(4, 45) else "last")
+        return self.logits or ("all_fp32" if self.is_older_than(4, 45) else "last")

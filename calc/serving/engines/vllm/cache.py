@@ -19,7 +19,7 @@ from calc.hardware.shards import blocks_within
 from calc.model.architecture import Architecture
 from calc.model.mixers import CompressedAttention
 from calc.serving.engines.cache import Pool
-from calc.serving.engines.loading import up_to
+from calc.serving.engines.loading import round_up
 from calc.serving.engines.sizes import Limits
 from calc.serving.engines.vllm.encoder import largest_item, profiled_images
 from calc.serving.engines.vllm.layers import (
@@ -30,7 +30,7 @@ from calc.serving.engines.vllm.layers import (
     LayerSetting,
     blocks_with_drafts,
     cached_layers,
-    compressed,
+    compresses,
     sees_images_whole,
     setting,
     state_bytes,
@@ -126,7 +126,7 @@ Specs = dict[Spec, list[int]]
 """Layers by what they keep."""
 
 
-def gathered(pairs: Iterable[tuple[Spec, Iterable[int]]]) -> Specs:
+def layers_by_spec(pairs: Iterable[tuple[Spec, Iterable[int]]]) -> Specs:
     """All layers that keep the same, in ascending order."""
     by_spec: Specs = {}
     for spec, layers in pairs:
@@ -135,7 +135,7 @@ def gathered(pairs: Iterable[tuple[Spec, Iterable[int]]]) -> Specs:
 
 
 def specs(layers: Layers, options: VLLMOptions, *, prefixes: bool, drafts: int, dcp: int = 1) -> Specs:
-    """The layers' caches in blocks. `prefixes`: whether those of prefixes stay; `drafts`: tokens guessed at once; `dcp`
+    """The layers' caches in blocks. `prefixes`: whether those of prefixes stay; `drafts`: tokens drafted at once; `dcp`
     ranks share what keeps the whole context (`FullAttentionSpec.max_memory_usage_bytes`), each has all states."""
     usual, state_page = block_sizes(layers, options, prefixes=prefixes)
     states = [cached for cached in layers if cached.kind == "state"]
@@ -267,7 +267,7 @@ def without_windows(specs: Specs, block: int | None) -> Specs:
         tokens = block or spec.block
         return spec._replace(kind="full", block=tokens, page=spec.page // spec.block * tokens, reach=0)
 
-    return gathered((whole(spec), layers) for spec, layers in specs.items())
+    return layers_by_spec((whole(spec), layers) for spec, layers in specs.items())
 
 
 def with_equal_pages(specs: Specs) -> Specs | None:
@@ -283,7 +283,7 @@ def with_equal_pages(specs: Specs) -> Specs | None:
         elif spec.kind == "mla" and windows:
             return None
         equal.append((spec._replace(page=page), layers))
-    return gathered(equal)
+    return layers_by_spec(equal)
 
 
 def block_bytes(groups: Sequence[Group], stops: Sequence[int]) -> tuple[int, ...]:
@@ -308,7 +308,7 @@ def packed_specs(mixer: CompressedAttention) -> Iterator[Spec]:
     raw keys and gates, in fp32, of the entries that are not whole yet."""
 
     def spec(kind: Kind, block: int, nbytes: int, reach: int = 0, rate: int = 1) -> Spec:
-        return Spec(kind, block, up_to(block // rate * nbytes, PAGE), reach, shape=(nbytes, rate))
+        return Spec(kind, block, round_up(block // rate * nbytes, PAGE), reach, shape=(nbytes, rate))
 
     plain = mixer.d_head - ROTARY  # in fp8, with a scale of one byte for each 64 and one to spare
     vector = plain + 2 * ROTARY + plain // GROUP + 1
@@ -361,7 +361,7 @@ class CachePlan(Pool):
         return self.states[stage]
 
     @property
-    def adds_up(self) -> bool:
+    def is_additive(self) -> bool:
         return len(self.groups) == 1
 
     def block_size(self, length: int) -> int:
@@ -422,7 +422,7 @@ class Division(NamedTuple):
         if not holds("states stand in blocks", options) and not any(cached.kind == "state" for cached in self.layers):
             sequences, slots = limits.sequences, limits.sequences
             if not options.enforce_eager:  # as many as the graph of the largest decode step (`pad_for_cudagraph`)
-                slots = next((size for size in (1, 2, 4) if size >= sequences), up_to(sequences, 8))
+                slots = next((size for size in (1, 2, 4) if size >= sequences), round_up(sequences, 8))
             states = tuple(slots * state_bytes(self.rank, blocks_within(self.rank, stage), options) for stage in stages)
         return CachePlan(self.groups, of_stages, limits.in_flight_tokens, options, states)
 
@@ -440,7 +440,7 @@ def divide(
     """The groups of one of tp tensor-parallel ranks, of which dcp share cached tokens; the same on all GPUs of a CUDA
     capability. `kv` in 16 bits is what vLLM calls auto. Layers of a draft, of which it is a rank, count on behind."""
     of_layers = setting(rank, kv, options, gpu, tp)
-    if compressed(rank):
+    if compresses(rank):
         return Division(whole, rank, packed_groups(compressed_specs(rank, options)), {}, of_layers, dcp)
     layers = cached_layers(rank, of_layers)
     if draft is not None:
@@ -466,4 +466,4 @@ def compressed_specs(rank: Architecture, options: VLLMOptions) -> Specs:
         for mixer in block.mixers:
             assert isinstance(mixer, CompressedAttention)
             by_layer += [(spec, places) for spec in dict.fromkeys(packed_specs(mixer))]
-    return gathered(by_layer)
+    return layers_by_spec(by_layer)

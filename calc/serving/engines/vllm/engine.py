@@ -26,17 +26,17 @@ from calc.serving.engines.families import families, undivided, versions
 from calc.serving.engines.launch import (
     Image,
     Launch,
-    Separation,
+    RoleFlags,
     ServerRole,
     ServerStart,
     Spelling,
-    cached,
-    combined,
-    degrees,
+    cache_dtype_flags,
+    option_combinations,
+    parallel_flags,
     quantized,
-    stated,
+    set_flags,
 )
-from calc.serving.engines.loading import FUSED, ExpertPadding, up_to
+from calc.serving.engines.loading import FUSED, ExpertPadding, round_up
 from calc.serving.engines.rules import (
     VOCABULARY,
     broken_expert_groups,
@@ -50,7 +50,7 @@ from calc.serving.engines.rules import (
 from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits
 from calc.serving.engines.vllm.cache import CachePlan, Division, divide, is_a100, limits, share_of
 from calc.serving.engines.vllm.encoder import encoder_pass
-from calc.serving.engines.vllm.layers import TRITON_EXPERTS, Capability, capability, compressed, family_of, state_bytes
+from calc.serving.engines.vllm.layers import TRITON_EXPERTS, Capability, capability, compresses, family_of, state_bytes
 from calc.serving.engines.vllm.options import Version, VLLMOptions, holds
 from calc.serving.engines.vllm.rules import (
     missing_kernels,
@@ -120,7 +120,7 @@ EXPERTS_CHUNK = 16_384
 PADDED_ROW = 64
 """Bytes of which a row of values is a multiple in the `triton_kernels` of 0.17 to 0.21."""
 ROLES: dict[ServerRole, str] = {"prefill": "kv_producer", "decode": "kv_consumer"}
-SEPARATION = Separation(
+ROLE_FLAGS = RoleFlags(
     flags={
         side: ("--kv-transfer-config", f'{{"kv_connector":"NixlConnector","kv_role":"{role}"}}')
         for side, role in ROLES.items()
@@ -142,7 +142,7 @@ class VLLM(DraftingEngine):
     draft_option: ClassVar[str] = "model_draft"
     limits_by: ClassVar[tuple[str, ...]] = ("pp",)
     plans_by_ranges = True
-    separation: ClassVar[Separation | None] = SEPARATION
+    disaggregation: ClassVar[RoleFlags | None] = ROLE_FLAGS
     disk_tier: ClassVar[str | None] = "LMCache, max_local_disk_size"  # docs.lmcache.ai, Configuring LMCache
     image: ClassVar[Image | None] = Image(
         names={
@@ -152,7 +152,7 @@ class VLLM(DraftingEngine):
             "910_93": "quay.io/ascend/vllm-ascend:v0.23.0-a3",
             "310P": "quay.io/ascend/vllm-ascend:v0.23.0-310p",
         },
-        port=SEPARATION.port,
+        port=ROLE_FLAGS.port,
     )
     weight_formats: ClassVar[tuple[WeightFormat, ...]] = ("fp8", "int4")
     cache_formats: ClassVar[tuple[CacheFormat, ...]] = ("fp8",)
@@ -193,7 +193,7 @@ class VLLM(DraftingEngine):
         yield from broken_tiles(model, precision, layout, groups)
         yield from broken_groups(model, precision, layout, groups)
         yield from broken_expert_groups(model, precision, layout, smallest_group)
-        if (padded := up_to(model.vocab, VOCABULARY)) % layout.tp:
+        if (padded := round_up(model.vocab, VOCABULARY)) % layout.tp:
             sentence = "The vocabulary, padded to {n:,} rows, does not divide by tp {tp:,}."
             yield Refusal(Message(sentence, n=padded, tp=layout.tp), "tp")
         if layout.tp > 1:
@@ -207,7 +207,7 @@ class VLLM(DraftingEngine):
             sentence = "vLLM serves no LoRA adapters where copies of several ranks (dp with tp) spread experts (ep)."
             yield Refusal(Message(sentence), "enable_lora", ["false"])
         yield from self.unstaged(model, layout)
-        yield from self.undivided_draft(model, layout)
+        yield from self.draft_layout_refusals(model, layout)
         if layout.dcp > 1:
             yield from unshared_tokens(model, layout)
 
@@ -227,7 +227,7 @@ class VLLM(DraftingEngine):
         return even_stages(layers, pp, first=pp - 1 - layers % pp)
 
     def vocabulary(self, rows: int, tp: int) -> int:
-        return rows if tp == 1 else -(-up_to(rows, VOCABULARY) // tp)
+        return rows if tp == 1 else -(-round_up(rows, VOCABULARY) // tp)
 
     def groups(self, model: Architecture, layout: Layout) -> RankGroups | None:
         """Each rank alone for shared experts, where copies of several ranks spread experts: it takes its part of its
@@ -269,8 +269,8 @@ class VLLM(DraftingEngine):
         triton = triton and family_of(architecture) in TRITON_EXPERTS and not options.enable_lora
         return self.with_options(mxfp4_kernel="triton") if triton else self
 
-    def kernels_on(self, gpu: GPU) -> tuple[Hashable, ...]:
-        return *super().kernels_on(gpu), is_a100(gpu)
+    def kernel_key(self, gpu: GPU) -> tuple[Hashable, ...]:
+        return *super().kernel_key(gpu), is_a100(gpu)
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
         return limits(self.options, gpu, architecture, workload.context, pp=layout.pp)
@@ -285,7 +285,7 @@ class VLLM(DraftingEngine):
         whole, layout, kv = laid_out.whole, laid_out.layout, laid_out.precision.kv
         key = id(whole), layout.tp, layout.dcp, kv, gpu.platform, capability(gpu)
         if key not in self.divisions:
-            draft = self.guesser(whole)
+            draft = self.draft_architecture(whole)
             draft = draft and Layout(tp=layout.tp).rank(draft)
             self.divisions[key] = divide(whole, laid_out.rank, kv, self.options, gpu, layout.tp, layout.dcp, draft)
         return self.divisions[key]
@@ -297,7 +297,7 @@ class VLLM(DraftingEngine):
         if options.kv_offloading_size is None or options.kv_offloading_backend != "native":
             return None
         block = max(pool.block_bytes)
-        row = up_to(block * layout.tp * layout.pp, OS_PAGE)
+        row = round_up(block * layout.tp * layout.pp, OS_PAGE)
         rows = int(options.kv_offloading_size * GIB) // row
         return HostCache(
             blocks=rows,
@@ -429,13 +429,13 @@ class VLLM(DraftingEngine):
         return Launch(
             words=(
                 *("vllm", "serve", start.model),
-                *degrees(sizes),
+                *parallel_flags(sizes),
                 *(("--enable-expert-parallel",) if start.layout.ep > 1 else ()),
                 *("--max-model-len", str(start.length)),
                 *quantize,
-                *cached(start.precision, CACHE_WORDS),
+                *cache_dtype_flags(start.precision, CACHE_WORDS),
                 *self.speculation,
-                *stated(self.options, self.spelling),
+                *set_flags(self.options, self.spelling),
             ),
             notes=notes,
         )
@@ -448,15 +448,15 @@ class VLLM(DraftingEngine):
             "max_num_batched_tokens": [n for n in STEPS if least <= n < limits.step_tokens],
             "enforce_eager": [True],
         }
-        return combined(self.options, changes)
+        return option_combinations(self.options, changes)
 
     @property
     def drafter(self) -> str:
         return self.options.speculative
 
     @property
-    def guessed(self) -> int:
-        return self.options.guessed
+    def draft_tokens(self) -> int:
+        return self.options.draft_tokens
 
     @property
     def draft_precision(self) -> Precision:
@@ -464,13 +464,13 @@ class VLLM(DraftingEngine):
 
     @property
     def passing_layers(self) -> int:
-        """Layers of a draft that one guess passes: of a draft model all, else one (`deepseek_mtp.py`)."""
+        """Layers that one drafted token passes: of a draft model all, else one (`deepseek_mtp.py`)."""
         if self.drafter in ("none", "ngram"):
             return 0
         return self.draft_model.num_layers if self.drafter == "draft_model" and self.draft_model is not None else 1
 
     def with_draft(self, architecture: Architecture) -> Architecture:
-        """The model with the layers that guess next to it: its own, which read its embedding and its head
+        """The model with its draft layers: its own, which read its embedding and its head
         (`load_eagle_model`), or EAGLE's, one more like the last behind a projection of [state; embedding]."""
         if self.drafter == "mtp":
             shared = {"embedding": None} | ({"head": None} if holds("guesses share the head", self.options) else {})
@@ -490,7 +490,7 @@ class VLLM(DraftingEngine):
         width = architecture.d_embedding or architecture.hidden
         return 2 * self.vocabulary(architecture.vocab, tp) * width if self.drafter == "mtp" and stages > 1 else 0
 
-    def unpredicted(self, model: Architecture, family: str) -> Iterator[Refusal]:
+    def mtp_refusals(self, model: Architecture, family: str) -> Iterator[Refusal]:
         options, layers = self.options, len(model.prediction)
         if not layers:
             sentence = "This model has no multi-token prediction (MTP) layer; eagle adds one of its layers."
@@ -498,23 +498,23 @@ class VLLM(DraftingEngine):
         elif (since := PREDICTED_SINCE.get(family)) is None:
             sentence = "{engine} has no multi-token prediction (MTP) for models of the family {family}."
             yield Refusal(Message(sentence, engine="vLLM", family=family), "speculative", ["none", "ngram"])
-        elif options.older(*since):
+        elif options.is_older_than(*since):
             sentence = (
                 "vLLM has multi-token prediction (MTP) for models of the family {family} from version {version} on."
             )
             version = spelled(since)
             yield Refusal(Message(sentence, family=family, version=version), "version", [version])
-        if layers and options.guessed > layers and options.guessed % layers:
+        if layers and options.draft_tokens > layers and options.draft_tokens % layers:
             sentence = "{n} draft tokens are no multiple of the {layers} layers that propose them."
-            below = options.guessed - options.guessed % layers
+            below = options.draft_tokens - options.draft_tokens % layers
             near = [below, below + layers]
-            yield Refusal(Message(sentence, n=options.guessed, layers=layers), "num_speculative_tokens", near)
+            yield Refusal(Message(sentence, n=options.draft_tokens, layers=layers), "num_speculative_tokens", near)
 
-    def unfit_draft(self, model: Architecture) -> Iterator[Refusal]:
+    def draft_model_refusals(self, model: Architecture) -> Iterator[Refusal]:
         """Draft models have the model's vocabulary (`verify_equal_vocab_size_if_draft_model`), heads one layer."""
         draft, (missing, back) = self.draft_model, NO_DRAFT_MODELS
         if self.drafter == "draft_model":
-            if not self.options.older(*missing) and self.options.older(*back):
+            if not self.options.is_older_than(*missing) and self.options.is_older_than(*back):
                 yield Refusal(
                     Message("vLLM {least} to {most} take no draft model.", least="0.11", most="0.14"), "version"
                 )
@@ -531,7 +531,7 @@ class VLLM(DraftingEngine):
         if self.drafter == "eagle3" and draft is not None and draft.num_layers != 1:
             sentence = "EAGLE-3's head has one layer, the draft model {n:,}: draft_model serves whole models."
             yield Refusal(Message(sentence, n=draft.num_layers), "speculative", ["draft_model"])
-        elif self.drafter == "eagle3" and compressed(model):
+        elif self.drafter == "eagle3" and compresses(model):
             sentence = (
                 "There is no EAGLE-3 head for attention that compresses tokens; mtp guesses with a layer of its own."
             )
@@ -558,10 +558,10 @@ class VLLM(DraftingEngine):
 
     @property
     def speculation(self) -> tuple[str, ...]:
-        """The flag that says what guesses tokens."""
+        """The flag `--speculative-config` of the draft."""
         if self.drafter == "none":
             return ()
         config: dict[str, Any] = {"method": self.drafter}
         if self.drafter not in ("mtp", "ngram"):
             config["model"] = self.options.model_draft or "org/draft"
-        return "--speculative-config", json.dumps(config | {"num_speculative_tokens": self.guessed})
+        return "--speculative-config", json.dumps(config | {"num_speculative_tokens": self.draft_tokens})

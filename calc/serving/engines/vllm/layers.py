@@ -103,8 +103,8 @@ DELTA_CHECKPOINT = 64
 """Tokens of which FlashInfer's delta net hands out its state at a multiple."""
 
 
-class Cached(NamedTuple):
-    """One thing that a layer keeps, before its blocks are sized."""
+class CacheEntry(NamedTuple):
+    """Cache entry of a layer, per token or per state, before its blocks are sized."""
 
     kind: Kind
     nbytes: int  # of a token, or of a state
@@ -115,7 +115,7 @@ class Cached(NamedTuple):
     block: int = 0  # tokens of a block where the layer decides that itself
 
 
-Layers = dict[Cached, list[int]]
+Layers = dict[CacheEntry, list[int]]
 """Layers by what they keep; draft layers count on behind the last."""
 
 
@@ -126,7 +126,7 @@ class LayerSetting(NamedTuple):
     options: VLLMOptions
     gpu: GPU
     tp: int
-    drafts: int  # tokens that are guessed at once
+    drafts: int  # tokens drafted at once
     family: str
     image_prefix: bool
 
@@ -161,14 +161,14 @@ def setting(architecture: Architecture, kv: CacheFormat, options: VLLMOptions, g
         kv = "bf16"
     if family in FP8_ON_BLACKWELL and kv in ("bf16", "fp16") and cuda is not None and cuda[0] == 10:
         kv = "fp8"
-    return LayerSetting(kv, options, gpu, tp, options.guessed, family, sees_images_whole(architecture, options))
+    return LayerSetting(kv, options, gpu, tp, options.draft_tokens, family, sees_images_whole(architecture, options))
 
 
 def cached_layers(rank: Architecture, setting: LayerSetting) -> Layers:
     """Everything that the layers of one rank keep, with the layers that keep it, in ascending order."""
     by_spec: Layers = {}
     for block, places in blocks_with_drafts(rank, setting.options):
-        for cached in chain.from_iterable(cached_by(mixer, block, setting) for mixer in block.mixers):
+        for cached in chain.from_iterable(cache_entries(mixer, block, setting) for mixer in block.mixers):
             by_spec.setdefault(cached, []).extend(places)
     for places in by_spec.values():
         places.sort()
@@ -184,47 +184,49 @@ def blocks_with_drafts(rank: Architecture, options: VLLMOptions) -> Iterator[tup
             yield module.block, range(first, first + len(module.block.layers))
 
 
-def cached_by(mixer: Mixer, block: Block, setting: LayerSetting) -> Iterator[Cached]:
+def cache_entries(mixer: Mixer, block: Block, setting: LayerSetting) -> Iterator[CacheEntry]:
     if isinstance(mixer, GQA):
-        yield from of_attention(mixer, setting)
+        yield from attention_entries(mixer, setting)
     elif isinstance(mixer, LatentAttention):
-        yield from of_latents(mixer, setting)
+        yield from latent_entries(mixer, setting)
     elif isinstance(mixer, SideConvs):
-        yield of_side_convs(mixer, block, setting)
+        yield convolution_entries(mixer, block, setting)
     elif isinstance(mixer, Recurrent):
         size = state_size(mixer, setting.family, setting.options, setting.drafts)
-        yield Cached("state", size.nbytes, size, checkpoint=checkpoint_step(mixer, setting))
+        yield CacheEntry("state", size.nbytes, size, checkpoint=checkpoint_step(mixer, setting))
     else:
         sentence = Message("The memory that vLLM caches for {mixer} is not known here.", mixer=mixer.kind)
         raise ConfigError(sentence, "engine")
 
 
-def of_attention(mixer: GQA, setting: LayerSetting) -> Iterator[Cached]:
-    """Keys and values, and the index keys of MiniMax-M3, which stay in 16 bits."""
+def attention_entries(mixer: GQA, setting: LayerSetting) -> Iterator[CacheEntry]:
+    """Entries of attention: keys and values, and the index keys of MiniMax-M3, which stay in 16 bits."""
     if not mixer.caches:
         return
     d_v = mixer.d_v or mixer.d_head
     if mixer.indexer is not None:
-        yield Cached("mla", 2 * mixer.indexer.d_index, (1, mixer.indexer.d_index, 0), 0, M3_INDEXER)
+        yield CacheEntry("mla", 2 * mixer.indexer.d_index, (1, mixer.indexer.d_index, 0), 0, M3_INDEXER)
         kernel: Kernel | None = M3_SPARSE
     else:
         kernel = setting.first(attention_kernels(setting, mixer.d_head, sinks=mixer.sinks))
-    yield of_heads(mixer.n_kv, mixer.d_head, d_v, mixer.window, kernel, setting)
+    yield head_entries(mixer.n_kv, mixer.d_head, d_v, mixer.window, kernel, setting)
 
 
-def of_heads(n_kv: int, d_k: int, d_v: int, window: int | None, kernel: Kernel | None, setting: LayerSetting) -> Cached:
+def head_entries(
+    n_kv: int, d_k: int, d_v: int, window: int | None, kernel: Kernel | None, setting: LayerSetting
+) -> CacheEntry:
     kind: Kind = "full" if window is None else "chunk" if setting.family in CHUNKED else "window"
     shift = (setting.family in LONGER_WINDOW) - (setting.family in SHORTER_WINDOW)
     reach = 0 if window is None else window + shift
-    return Cached(kind, setting.stored(n_kv * (d_k + d_v), n_kv), (n_kv, d_k, d_v), reach, kernel)
+    return CacheEntry(kind, setting.stored(n_kv * (d_k + d_v), n_kv), (n_kv, d_k, d_v), reach, kernel)
 
 
-def of_latents(mixer: LatentAttention, setting: LayerSetting) -> Iterator[Cached]:
-    """A latent with its rotary key on every rank, and an index key in fp8 with its scale."""
+def latent_entries(mixer: LatentAttention, setting: LayerSetting) -> Iterator[CacheEntry]:
+    """Entries of latent attention: a latent with its rotary key on every rank, and an fp8 index key with its scale."""
     if setting.family in EXPANDED:
         d_head = mixer.d_nope + mixer.d_rope
         kernel = setting.first(attention_kernels(setting, d_head))
-        yield of_heads(mixer.n_q, d_head, d_head, None, kernel, setting)
+        yield head_entries(mixer.n_q, d_head, d_head, None, kernel, setting)
         return
     width = mixer.kv_rank + mixer.d_rope
     kernel = setting.first((latent_kernels if mixer.indexer is None else sparse_kernels)(setting, mixer))
@@ -233,11 +235,11 @@ def of_latents(mixer: LatentAttention, setting: LayerSetting) -> Iterator[Cached
     nbytes = with_scales(mixer.kv_rank) + 2 * mixer.d_rope if packed else setting.stored(width)
     if not holds("latents are not padded", setting.options):
         nbytes = -(-nbytes // PADDED) * PADDED
-    yield Cached("mla", nbytes, (1, width, 0), 0, kernel)
+    yield CacheEntry("mla", nbytes, (1, width, 0), 0, kernel)
     shared_too = not holds("shared choices cache no index keys", setting.options)
     if mixer.indexer is not None and (mixer.indexer.owned or shared_too):
         index = with_scales(mixer.indexer.d_index)
-        yield Cached("mla", index, (1, index, 0), 0, INDEXER if capability(setting.gpu) is not None else kernel)
+        yield CacheEntry("mla", index, (1, index, 0), 0, INDEXER if capability(setting.gpu) is not None else kernel)
 
 
 def with_scales(width: int) -> int:
@@ -245,14 +247,14 @@ def with_scales(width: int) -> int:
     return width + 4 * -(-width // 128)
 
 
-def of_side_convs(mixer: SideConvs, block: Block, setting: LayerSetting) -> Cached:
+def convolution_entries(mixer: SideConvs, block: Block, setting: LayerSetting) -> CacheEntry:
     """Inputs that Inkling's convolutions look back on, in 16 bits and blocks of as many tokens; for each KV head its
     key, its value and its part of both outputs, rounded up to a power of two
     (`models/inkling/nvidia/sconv_swa_attn.py`)."""
     n_kv = sum(attention.cached_heads for attention in block.attentions)
     width = 2 * mixer.kv // n_kv + 2 * (mixer.hidden // (n_kv * setting.tp))
     wide = 1 << (width - 1).bit_length()
-    return Cached("window", 2 * n_kv * wide, (n_kv, wide, 0), mixer.d_conv, block=mixer.d_conv)
+    return CacheEntry("window", 2 * n_kv * wide, (n_kv, wide, 0), mixer.d_conv, block=mixer.d_conv)
 
 
 class StateSize(NamedTuple):
@@ -269,17 +271,17 @@ class StateSize(NamedTuple):
 
 def state_size(mixer: Recurrent, family: str, options: VLLMOptions, drafts: int) -> StateSize:
     """A state of one layer: in 16 bits unless the family or a flag says fp32; of the convolution one column fewer than
-    the kernel has, and but for Mamba-1 one more for each token that is guessed (`mamba_utils.py`)."""
+    the kernel has, and but for Mamba-1 one more for each drafted token (`mamba_utils.py`)."""
     requested = options.mamba_ssm_cache_dtype
     fp32 = requested == "float32" or (requested == "auto" and (mixer.fp32_state or family in FP32_STATE))
     columns = getattr(mixer, "d_conv", 1)
-    guessed = 0 if isinstance(mixer, Mamba) else drafts
-    conv = mixer.conv_elements() // columns * (columns - 1 + guessed)
+    drafted = 0 if isinstance(mixer, Mamba) else drafts
+    conv = mixer.conv_elements() // columns * (columns - 1 + drafted)
     return StateSize(conv, mixer.state_elements(), 4 if fp32 else 2)
 
 
 def state_bytes(architecture: Architecture, blocks: Iterable[Block], options: VLLMOptions) -> int:
-    """Bytes of the states of a sequence in some layers of a model, without those of tokens that are guessed."""
+    """Bytes of the states of a sequence in some layers of a model, without those of drafted tokens."""
     family = family_of(architecture)
     return sum(
         len(block.runs_in) * state_size(mixer, family, options, 0).nbytes
@@ -301,7 +303,7 @@ def checkpoint_step(mixer: Recurrent, setting: LayerSetting) -> int | None:
     return DELTA_CHECKPOINT if flashinfer and setting.options.gdn_prefill_backend != "triton" else None
 
 
-def compressed(rank: Architecture) -> bool:
+def compresses(rank: Architecture) -> bool:
     """Whether the layers are DeepSeek-V4's."""
     return any(compressing(rank.blocks))
 

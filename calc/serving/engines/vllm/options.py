@@ -115,12 +115,12 @@ class VLLMOptions(Frozen):
         return self
 
     @property
-    def guessed(self) -> int:
+    def draft_tokens(self) -> int:
         if self.speculative == "none":
             return 0
         return self.num_speculative_tokens or (1 if self.speculative == "mtp" else 3)
 
-    def older(self, *version: int) -> bool:
+    def is_older_than(self, *version: int) -> bool:
         """Whether vLLM is stated to be of a version before this one."""
         if self.version is None:
             return version > NEWEST
@@ -138,7 +138,7 @@ SINCE: dict[str, Version] = {
 def changes(version: str | None) -> Mapping[str, bool]:
     """Whether a version of vLLM already does each of them."""
     options = VLLMOptions(version=version)
-    return {change: not options.older(*since) for change, since in SINCE.items()}
+    return {change: not options.is_older_than(*since) for change, since in SINCE.items()}
 
 
 def holds(change: str, options: VLLMOptions) -> bool:

@@ -9,20 +9,20 @@ from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.serving.engines.families import class_family, families, versions
-from calc.serving.engines.rules import halved, without_asymmetry
+from calc.serving.engines.rules import halved_group_size, without_asymmetry
 from calc.serving.engines.sizes import LaidOut
 from calc.serving.engines.vllm.cache import BLOCK, Division
 from calc.serving.engines.vllm.layers import (
     EXPANDED,
     INDEXER,
     SHARING,
-    Cached,
+    CacheEntry,
     Capability,
     Layers,
     LayerSetting,
     cached_layers,
     capability,
-    compressed,
+    compresses,
     family_of,
 )
 from calc.serving.engines.vllm.options import Version, VLLMOptions, holds
@@ -47,7 +47,7 @@ def unserved_family(architecture: Architecture, options: VLLMOptions) -> Iterato
     last = SUPPORTED_UNTIL[family]
     if last is None:
         yield Refusal(Message("vLLM does not serve models of the family {family}.", family=family), "engine")
-    elif not options.older(last[0], last[1] + 1):
+    elif not options.is_older_than(last[0], last[1] + 1):
         sentence = "vLLM serves models of the family {family} up to version {version}."
         yield Refusal(Message(sentence, family=family, version=spelled(last)), "version")
 
@@ -98,7 +98,7 @@ def unread_gptq(precision: Precision, options: VLLMOptions) -> Iterator[Refusal]
 def smallest_group(form: Format) -> int | None:
     """Inputs of the smallest group of routed experts: compressed-tensors' stay as they are
     (`compressed_tensors_moe_wna16.py`)."""
-    return form.block[1] if form.tool == COMPRESSED_TENSORS else halved(form)
+    return form.block[1] if form.tool == COMPRESSED_TENSORS else halved_group_size(form)
 
 
 def unfit_flags(architecture: Architecture, options: VLLMOptions) -> Iterator[Refusal]:
@@ -108,10 +108,10 @@ def unfit_flags(architecture: Architecture, options: VLLMOptions) -> Iterator[Re
         yield Refusal(Message("Attention beside recurrent states needs vLLM's hybrid KV cache manager."), "engine")
     if options.kv_offloading_size is not None:
         since = OFFLOADING_SINCE[options.kv_offloading_backend]
-        if options.older(*since):
+        if options.is_older_than(*since):
             sentence = "vLLM keeps a cache on the host by kv_offloading_size ({backend}) from version {version} on."
             yield Refusal(Message(sentence, backend=options.kv_offloading_backend, version=spelled(since)), "version")
-    if options.block_size is not None and options.block_size % BLOCK and compressed(architecture):
+    if options.block_size is not None and options.block_size % BLOCK and compresses(architecture):
         sentence = "Compressed attention has blocks of a multiple of {least:,} tokens, not of {block:,}."
         yield Refusal(Message(sentence, least=BLOCK, block=options.block_size), "engine")
 
@@ -132,7 +132,7 @@ def unshared_tokens(architecture: Architecture, layout: Layout) -> Iterator[Refu
     tp, dcp = layout.tp, layout.dcp
     if tp % dcp:
         yield Refusal(Message("dcp is {dcp:,}, which does not divide tp {tp:,}.", dcp=dcp, tp=tp), "dcp")
-    if compressed(architecture) or any(
+    if compresses(architecture) or any(
         mixer.window is not None for block in architecture.all_blocks for mixer in block.attentions
     ):
         yield Refusal(Message("vLLM does not share the cache of layers with a window over ranks (dcp)."), "dcp")
@@ -175,7 +175,7 @@ def every_kernel(layers: Layers) -> bool:
     return all(cached.kernel is not None or cached.block or cached.kind == "state" for cached in layers)
 
 
-def shares(cached: Cached, setting: LayerSetting) -> bool:
+def shares(cached: CacheEntry, setting: LayerSetting) -> bool:
     """Whether a layer's kernel serves ranks that share its tokens; of whole latents not in fp8
     (github.com/vllm-project/vllm/pull/46178)."""
     whole = cached.kind == "mla" and cached.kernel is not None and "SPARSE" not in cached.kernel.name

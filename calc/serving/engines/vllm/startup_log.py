@@ -14,9 +14,9 @@ from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.engines.vllm.options import Speculative, VLLMOptions
 
 
-def guessing(settings: LogSettings) -> Speculative:
-    """Draft, by its method in the log; none where the log does not say what it loads for that: a draft model or a head
-    of its own."""
+def speculative_method(settings: LogSettings) -> Speculative:
+    """Speculative method by vLLM's words, from the log; `none` where it does not say what is loaded for that: a draft
+    model or a head of its own."""
     method = settings.speculative_method or ""
     if method.endswith("mtp"):  # deepseek_mtp and others of older versions
         return "mtp"
@@ -110,7 +110,7 @@ class VLLMLog(StartupLog):
 
     def started(self, settings: LogSettings, version: str | None) -> Engine:
         stated = re.match(r"[0-9]{1,4}\.[0-9]{1,4}(\.[0-9]{1,4})?", version or "")  # 0.10.2 of 0.10.2.dev378+g4d7fe40fc
-        speculative = guessing(settings)
+        speculative = speculative_method(settings)
         return VLLM(
             made(
                 VLLMOptions,
@@ -127,7 +127,7 @@ class VLLMLog(StartupLog):
         )
 
     def loader(self, started: Engine) -> Engine:
-        """ "Model loading took" counts layers that guess (`gpu_model_runner.py: load_model`)."""
+        """ "Model loading took" counts draft layers (`gpu_model_runner.py: load_model`)."""
         assert isinstance(started.options, VLLMOptions)
         if started.options.speculative != "mtp":
             return super().loader(started)
@@ -157,5 +157,5 @@ class VLLMLog(StartupLog):
         yield Message("The weights, experts padded for Triton,"), triton.with_options(**text)
 
     def why_heavier(self, settings: LogSettings, more: int, libraries: int) -> Message | None:
-        unknown = settings.speculative and guessing(settings) == "none"
+        unknown = settings.speculative and speculative_method(settings) == "none"
         return Message("a draft model sits in the log's") if unknown else None

@@ -19,7 +19,7 @@ from calc.hardware.overhead import NONE, Range, libraries
 from calc.model.block import Block
 from calc.model.named import Peak
 from calc.model.tensor import Elements
-from calc.serving.engines.loading import up_to
+from calc.serving.engines.loading import round_up
 from calc.serving.engines.sizes import Limits
 from calc.serving.engines.vllm.options import VLLMOptions, holds
 
@@ -51,7 +51,7 @@ def sampler(options: VLLMOptions, *, several: bool) -> Sampler:
     """The sampler of a version; `several`: tensor-parallel ranks share the vocabulary. The second runner samples with
     no parameters at first (`gpu/model_runner.py: _dummy_sampler_run`), later with all as the first one always has."""
     if not holds("the second runner", options):
-        checked = GUESSED if options.guessed and holds("guesses pass the sampler", options) else 0
+        checked = GUESSED if options.draft_tokens and holds("guesses pass the sampler", options) else 0
         return Sampler(checked + (FILTERED if holds("sampling does not sort", options) else SORTED), 0)
     if holds("the second runner filters", options):
         return Sampler(FILTERED, COUNTS)
@@ -159,7 +159,7 @@ def captured_sizes(options: VLLMOptions, limits: Limits) -> tuple[int, ...]:
     """Tokens of a step that a graph is captured for, ascending."""
     if not holds("graphs up to twice the sequences", options):
         return OLD_GRAPH_SIZES[: bisect_right(OLD_GRAPH_SIZES, limits.step_tokens)]
-    query, sequences = 1 + options.guessed, limits.sequences
+    query, sequences = 1 + options.draft_tokens, limits.sequences
     wide = query if holds("guesses widen graphs", options) else 1
     sizes = GRAPH_SIZES[: bisect_right(GRAPH_SIZES, min(2 * sequences * wide, limits.step_tokens))]
     if query == 1:
@@ -167,7 +167,7 @@ def captured_sizes(options: VLLMOptions, limits: Limits) -> tuple[int, ...]:
     if holds("the second runner", options):
         batches = {sequences, *GRAPH_SIZES[: bisect_right(GRAPH_SIZES, sequences)]}
         return tuple(sorted({*sizes, *(query * n for n in batches if query * n <= sizes[-1])}))
-    rounded = {up_to(size, query) for size in sizes}
+    rounded = {round_up(size, query) for size in sizes}
     return tuple(sorted(size for size in rounded if size <= sizes[-1])) or (query,)
 
 
@@ -183,9 +183,9 @@ class Graphs(NamedTuple):
 
 
 def captured_graphs(options: VLLMOptions, limits: Limits) -> Graphs:
-    """Decode steps have as many tokens a sequence as are guessed, and one."""
-    sizes, query = captured_sizes(options, limits), 1 + options.guessed
-    steps = sizes if query == 1 else sorted({up_to(size, query) for size in sizes})
+    """Decode steps have as many tokens a sequence as are drafted, and one."""
+    sizes, query = captured_sizes(options, limits), 1 + options.draft_tokens
+    steps = sizes if query == 1 else sorted({round_up(size, query) for size in sizes})
     full = bisect_right(steps, min(sizes[-1], query * limits.sequences))
     return Graphs(len(sizes), full if holds("graphs of whole decode steps", options) else 0)
 

@@ -14,7 +14,7 @@ from calc.formats import FORMATS
 from calc.formats.format_names import MLX_FORMATS
 from calc.hardware.division import divides
 from calc.serving.engines import ENGINES
-from calc.serving.engines.loading import rounded
+from calc.serving.engines.loading import cuda_bytes
 from calc.serving.engines.rules import Question
 from calc.serving.engines.sizes import LoadedWeights
 from calc.serving.engines.vllm.options import VLLMOptions
@@ -123,7 +123,7 @@ def test_parts_of_a_rank():
     ],
 )
 def test_what_the_allocator_charges(nbytes, charged):
-    assert rounded(nbytes) == charged
+    assert cuda_bytes(nbytes) == charged
 
 
 @pytest.mark.parametrize(

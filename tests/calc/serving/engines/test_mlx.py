@@ -131,7 +131,7 @@ def test_a_cache_below_the_start_is_not_quantized_yet():
 def test_a_longer_prompt_never_takes_less(name):
     """A short pass at its end follows a whole one, next to which a rotating cache is as long as it gets."""
     laid_out = serving(name, "mlx-8bit").on(gpus()["apple-m2-ultra"], Workload(context=8192, batch=4))
-    totals = [laid_out.at(context=length).memory.total for length in range(3500, 6500, 7)]
+    totals = [laid_out.with_workload(context=length).memory.total for length in range(3500, 6500, 7)]
     assert totals == sorted(totals)
 
 

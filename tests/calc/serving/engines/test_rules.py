@@ -104,7 +104,7 @@ def test_what_is_not_refused_is_laid_out(name, engine):
             assert (error.message, error.field) == refused[0][:2]
             if error.field in ("tp", "dcp"):
                 for degree in error.nearest:
-                    others = started.refusals(question.of_degree(error.field, degree))
+                    others = started.refusals(question.with_degree(error.field, degree))
                     assert error.field not in [refusal.field for refusal in others]
         else:
             assert refused == []

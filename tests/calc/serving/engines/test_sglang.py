@@ -243,7 +243,7 @@ def test_flags_that_help():
     assert not found.starts(MIDDLE)
     changes = next(iter(found.serving.engine.remedies(found.limits, found.workload)))
     assert found.serving.engine.flags(changes) == ("--mem-fraction-static 0.9",)
-    assert found.under(found.serving.engine.with_options(**changes)).starts(HIGH)
+    assert found.with_engine(found.serving.engine.with_options(**changes)).starts(HIGH)
 
 
 def test_weights_above_the_default_share():

@@ -5,7 +5,7 @@ import pytest
 
 from calc import ConfigError, Layout, Overhead, Precision, Workload
 from calc.serving.engines.launch import ServerStart
-from calc.serving.engines.sglang.options import SGLangOptions, guesses
+from calc.serving.engines.sglang.options import SGLangOptions, draft_length
 from calc.serving.fewest import fewest_gpus
 from calc.serving.memory import Serving
 from presets import architecture_of, gpus, started
@@ -42,12 +42,12 @@ def serving(model, options=(), **layout):
     ],
 )
 def test_tokens_of_a_step(options, model_type, tokens, allocated):
-    assert guesses(SGLangOptions(**options), model_type) == (tokens, allocated)
+    assert draft_length(SGLangOptions(**options), model_type) == (tokens, allocated)
 
 
 def test_a_head_of_a_model_whose_last_layer_has_no_attention():
     """Nemotron Super's last layers are a feed-forward alone."""
-    head = started("sglang", SGLangOptions(speculative_algorithm="EAGLE3")).guesser(
+    head = started("sglang", SGLangOptions(speculative_algorithm="EAGLE3")).draft_architecture(
         architecture_of("nvidia/Llama-3_3-Nemotron-Super-49B-v1")
     )
     assert head.num_layers == 1

@@ -188,5 +188,5 @@ def test_steps_that_are_too_short(model, asked, why):
     assert (found.request_refusal is None) == (why is None)
     assert why is None or why in str(found.request_refusal)
     for changes in engine.remedies(found.limits, found.workload):
-        changed = found.under(engine.with_options(**changes))
+        changed = found.with_engine(engine.with_options(**changes))
         assert changed.request_refusal is None or why is not None
