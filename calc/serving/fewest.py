@@ -116,9 +116,10 @@ class StagedShape:
     def least_stages(self) -> int:
         """Pipeline stages that must be for all weights and the cache to be held; with no number of them where a layer's
         working memory alone has no room, which some stage needs, flags state too few blocks, or the engine refuses the
-        request, whose limits no number of stages changes."""
+        request, whose limits no number of stages changes. Bytes that flags state for the cache are set aside on each,
+        and those of all stages hold all layers' part of the requests."""
         several, (stage,) = self.several, self.whole.laid_out.stages
-        whole, work, cached, each = self.whole.on(several.gpu, several.workload), self.workload, 0, 0
+        whole, work, cached, each, least = self.whole.on(several.gpu, several.workload), self.workload, 0, 0, 1
         pool = whole.requirements.pool
         if whole.request_refusal is not None:
             return UNBOUNDED
@@ -129,12 +130,18 @@ class StagedShape:
                 return UNBOUNDED
         if pool is not None:
             cached, each = pool.least_bytes(0, work.batch, work.context), pool.on_each_stage()
-            stated = pool.stated_blocks
-            if stated is not None and pool.concurrency(stated, work.context) < work.batch:
+            stated, to_start = pool.stated_blocks, pool.least_blocks(whole.limits.sequences)
+            if stated is not None and (
+                pool.concurrency(stated, work.context) < work.batch
+                or pool.usable_blocks(stated) < pool.request_blocks(work.context)
+                or stated < to_start
+            ):
                 return UNBOUNDED
+            if stated is None and (budget := pool.stated_bytes(0)) is not None:
+                least, cached, each = -(-max(cached, pool.bytes_of(0, to_start)) // budget), budget, budget
         if (room := several.room(MIDDLE) - each) <= 0:
             return UNBOUNDED
-        return max(1, -(-(stage.weights + stage.vision + cached - each) // room))
+        return max(least, -(-(stage.weights + stage.vision + cached - each) // room))
 
     def kinds_of(self, stages: int) -> list[tuple[int, ...]]:
         """Kinds of the layers of each stage: layers that weigh the same on one GPU do on a rank of any shape."""
@@ -188,13 +195,13 @@ class StagedShape:
         if isinstance(pool, Pool):
             request, numbers = pool.request_blocks(work.context), range(len(stages))
             adds_up = pool.adds_up
+            to_start = max(pool.least_blocks(limits.sequences), request)
             if several.states_cache:  # whatever there is room for
                 stated = [pool.stated_bytes(stage) or 0 for stage in numbers]
-                if pool.blocks(stated) < work.batch * request:
+                if pool.blocks(stated) < max(to_start, work.batch * request):
                     return []
                 caches = [(HIGH, stated)]
             else:
-                to_start = max(pool.least_blocks(limits.sequences), request)
                 counts = (HIGH, to_start), (MIDDLE, work.batch * request)
                 caches = [(end, [pool.bytes_of(stage, blocks) for stage in numbers]) for end, blocks in counts]
         overhead = self.serving.overhead.sizes(engine.overhead_on(several.gpu, laid_out, limits), 0)

@@ -67,8 +67,8 @@ class Pool(Cache):
         return self.bytes_of(stage, batch * self.request_blocks(length))
 
     def least_bytes(self, stage: int, batch: int, length: int) -> int:
-        """Bytes that its layers take at least, on however many stages they stand."""
-        return self.required_bytes(stage, batch, length)
+        """Bytes that its layers take at least, on however many stages they stand: all blocks that flags state."""
+        return self.bytes_of(stage, max(batch * self.request_blocks(length), self.stated_blocks or 0))
 
     def bytes_of(self, stage: int, blocks: int) -> int:
         return blocks * self.block_bytes[stage] + self.fixed_bytes(stage)
