@@ -115,9 +115,16 @@ class StagedShape:
     @cached_property
     def least_stages(self) -> int:
         """Fewest pipeline stages that hold the weights and the cache; `UNBOUNDED` if no number does: a layer's working
-        memory has no room, flags state too few blocks, or the engine refuses the request."""
+        memory has no room, flags state too few blocks, or the engine refuses the request. Bytes that flags state for
+        the cache are set aside on each, and those of all stages hold all layers' part of the requests."""
         bounds, (stage,) = self.bounds, self.on_one_stage.laid_out.stages
-        on_one_stage, work, cached, each = self.on_one_stage.on(bounds.gpu, bounds.workload), self.workload, 0, 0
+        on_one_stage, work, cached, each, least = (
+            self.on_one_stage.on(bounds.gpu, bounds.workload),
+            self.workload,
+            0,
+            0,
+            1,
+        )
         pool = on_one_stage.requirements.pool
         if on_one_stage.request_refusal is not None:
             return UNBOUNDED
@@ -128,12 +135,18 @@ class StagedShape:
                 return UNBOUNDED
         if pool is not None:
             cached, each = pool.least_bytes(0, work.batch, work.context), pool.fixed_bytes_per_stage()
-            stated = pool.stated_blocks
-            if stated is not None and pool.concurrency(stated, work.context) < work.batch:
+            stated, to_start = pool.stated_blocks, pool.least_blocks(on_one_stage.limits.sequences)
+            if stated is not None and (
+                pool.concurrency(stated, work.context) < work.batch
+                or pool.usable_blocks(stated) < pool.request_blocks(work.context)
+                or stated < to_start
+            ):
                 return UNBOUNDED
+            if stated is None and (budget := pool.stated_bytes(0)) is not None:
+                least, cached, each = -(-max(cached, pool.block_bytes_on(0, to_start)) // budget), budget, budget
         if (room := bounds.room(MIDDLE) - each) <= 0:
             return UNBOUNDED
-        return max(1, -(-(stage.weights + stage.vision + cached - each) // room))
+        return max(least, -(-(stage.weights + stage.vision + cached - each) // room))
 
     def kinds_of(self, stages: int) -> list[tuple[int, ...]]:
         """Kinds of the layers of each stage: layers that weigh the same on one GPU do on a rank of any shape."""
@@ -187,13 +200,13 @@ class StagedShape:
         if isinstance(pool, Pool):
             request, numbers = pool.request_blocks(work.context), range(len(stages))
             is_additive = pool.is_additive
+            to_start = max(pool.least_blocks(limits.sequences), request)
             if bounds.states_cache:  # whatever there is room for
                 stated = [pool.stated_bytes(stage) or 0 for stage in numbers]
-                if pool.blocks(stated) < work.batch * request:
+                if pool.blocks(stated) < max(to_start, work.batch * request):
                     return []
                 caches = [(HIGH, stated)]
             else:
-                to_start = max(pool.least_blocks(limits.sequences), request)
                 counts = (HIGH, to_start), (MIDDLE, work.batch * request)
                 caches = [(end, [pool.block_bytes_on(stage, blocks) for stage in numbers]) for end, blocks in counts]
         overhead = self.serving.overhead.sizes(engine.overhead_on(bounds.gpu, laid_out, limits), 0)

@@ -67,8 +67,9 @@ class Pool(Cache):
         return self.block_bytes_on(stage, batch * self.request_blocks(length))
 
     def least_bytes(self, stage: int, batch: int, length: int) -> int:
-        """Lower bound of the bytes that its layers take, whatever the number of stages they are on."""
-        return self.required_bytes(stage, batch, length)
+        """Lower bound of the bytes that its layers take, whatever the number of stages they are on: all blocks that
+        flags state."""
+        return self.block_bytes_on(stage, max(batch * self.request_blocks(length), self.stated_blocks or 0))
 
     def block_bytes_on(self, stage: int, blocks: int) -> int:
         return blocks * self.block_bytes[stage] + self.fixed_bytes(stage)

@@ -17,6 +17,7 @@ from calc.units import GIB
 from presets import gpus, models
 
 GPT_OSS, V3 = "openai/gpt-oss-120b", "deepseek-ai/DeepSeek-V3"
+JAMBA = "ai21labs/AI21-Jamba-Large-1.5"
 
 
 def weigh(model, gpu, weights=None, engine="vllm", layout=None, overhead=None, batch=1, context=8192, **options):
@@ -392,8 +393,10 @@ def test_what_fits_is_no_more_than_the_fewest():
         pytest.param("Qwen/Qwen2.5-72B", 1023, "rtx-4050-laptop", "vllm", {}, id="context"),
         # 600 blocks of 16 tokens are no request of 32,768
         pytest.param("Qwen/Qwen3-30B-A3B", 1023, "h200-sxm", "vllm", {"num_gpu_blocks_override": 600}, id="blocks"),
+        # graphs of 1024 sequences, an H100's default, read a block of states each (`resolve_cudagraph_mode_and_sizes`)
+        pytest.param(JAMBA, 72, "h100-sxm", "vllm", {"num_gpu_blocks_override": 1000}, id="sequences"),
         # a third GPU gets none of two layers (llama-model.cpp, `get_layer_buft_list`)
-        pytest.param("ai21labs/AI21-Jamba-Large-1.5", 72, "rtx-4090", "llamacpp", {"n_gpu_layers": 2}, id="layers"),
+        pytest.param(JAMBA, 72, "rtx-4090", "llamacpp", {"n_gpu_layers": 2}, id="layers"),
     ],
 )
 def test_layouts_without_room_are_not_laid_out(model, layers, gpu, engine, options):
