@@ -1,7 +1,7 @@
 """Configurations side by side: who they are, their headline numbers against the first, charts on one scale, and their
 config fields."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
@@ -17,7 +17,6 @@ from calc.units import GIB
 from pages.parts import words
 from pages.parts.inputs import added_models
 from pages.parts.outputs import charts, plot, share
-from pages.parts.outputs.bar import keys
 from pages.parts.outputs.cards import badge, growing
 from pages.parts.outputs.charts import ROW, Figure, figure, hover, row_axis, small, stacked
 from pages.parts.screen import alert, caption, heading, paragraph, small_table
@@ -175,20 +174,19 @@ def bars(answer: Compared) -> None:
             st.header(memory_on(answer), anchor=False)
             memories = [answer.memory(column.answer.report) for column in columns]
             parts, names = charts.served(memories), model_names(columns)
-            st.html(keys((words.color(part), words.part(part)) for part in parts))
-            plot.draw("memory_bars", memory_on(answer), memory_bars(names, memories, parts))
+            plot.draw("memory_bars", memory_on(answer), memory_bars(names, memories, parts), colors=part_colors(parts))
         with st.container():
             heading("Parameters")
-            st.html(keys((words.color(part), words.part(part)) for part in components(columns)))
-            plot.draw("parameter_bars", say("Parameters"), parameter_bars(columns))
+            colors = part_colors(components(columns))
+            plot.draw("parameter_bars", say("Parameters"), parameter_bars(columns), colors=colors)
 
 
 def growth(answer: Compared) -> None:
     """Cache of the whole batch over the context."""
     title = say("KV cache vs. context length")
     st.header(title, anchor=False)
-    st.html(keys((style(column.letter)[0], titled(column)) for column in answer.complete))
-    plot.draw("growth", title, growth_curves(answer.complete))
+    colors = [(style(column.letter)[0], titled(column)) for column in answer.complete]
+    plot.draw("growth", title, growth_curves(answer.complete), colors=colors)
 
 
 def settings(answer: Compared) -> None:
@@ -223,6 +221,11 @@ def written(value: object, *, differs: bool) -> str:
     else:
         text = f"`{value}`" if len(str(value)) <= 40 else f"`{str(value)[:40]}…`"
     return f"**{text}**" if differs else text
+
+
+def part_colors(parts: Iterable[str]) -> list[tuple[str, str]]:
+    """Each part's colour and name."""
+    return [(words.color(part), words.part(part)) for part in parts]
 
 
 def model_names(columns: Sequence[Column]) -> dict[str, str]:

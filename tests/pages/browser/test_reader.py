@@ -160,6 +160,22 @@ def test_charts_are_taken_along(page, address):
         assert Path(download.value.path()).read_bytes().startswith(begins)
 
 
+def test_a_picture_has_its_key_and_cuts_no_name(page, address):
+    """Also one that is saved on a telephone: ground, key and names are in the file."""
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{address}/compare?model=Qwen/Qwen2.5-3B&with=Qwen/Qwen3-Next-80B-A3B-Instruct")
+    chart = page.locator(".weighbridge-chart").first
+    chart.hover()
+    with page.expect_download() as download:
+        chart.locator('.modebar-btn[data-title="SVG"]').click()
+    page.set_content(Path(download.value.path()).read_text("utf-8"))
+    expect(page.locator("svg text").filter(has_text="Weights")).to_contain_text(["Overhead"])
+    expect(page.locator("svg > rect").first).to_have_css("fill", "rgb(255, 255, 255)")
+    edge = page.locator("svg").first.bounding_box()
+    boxes = [text.bounding_box() for text in page.locator("svg text").all()]
+    assert all(edge["x"] <= box["x"] and box["x"] + box["width"] <= edge["x"] + edge["width"] for box in boxes)
+
+
 def test_a_map_gives_its_figures_as_files(page, address):
     page.goto(f"{address}/hardware?view=formats&model=Qwen/Qwen2.5-3B")
     assert "B200 SXM" in agree(page, "Longest context, tokens ")
