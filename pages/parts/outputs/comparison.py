@@ -158,8 +158,8 @@ def mark(value: int, first: int) -> str:
 
 
 def verdict(row: Verdict) -> str:
-    """Whether it fits, and by how much, on one line; Weigh names the flags that it may take."""
-    if row.flags:
+    """Whether it runs and fits, and by how much, on one line; Weigh names the flags that it may take."""
+    if row.flags or row.verdict == "does not run":
         return badge(row.verdict)
     room = words.gib(abs(row.spare)).replace(" ", NO_BREAK)
     rounded = say("{size} headroom", size=room) if row.spare >= 0 else say("short by {size}", size=room)
@@ -235,8 +235,9 @@ def model_names(columns: Sequence[Column]) -> dict[str, str]:
 
 def memory_bars(names: Mapping[str, str], memories: Sequence[Memory], parts: Sequence[str]) -> Figure:
     """Memory of one GPU by part."""
+    unit, _ = words.unit(max(memory.high for memory in memories))
     bars = stacked("x", "y", list(names), memories, parts)
-    return _rows(names, bars, say("GiB per GPU · hatched: overhead at its highest"))
+    return _rows(names, bars, say("{unit} per GPU · hatched: overhead at its highest", unit=unit), unit)
 
 
 def parameter_bars(columns: Sequence[Column]) -> Figure:
@@ -254,7 +255,7 @@ def parameter_bars(columns: Sequence[Column]) -> Figure:
         }
         for part in components(columns)
     ]
-    return _rows(model_names(columns), bars, say("Billions of parameters"))
+    return _rows(model_names(columns), bars, say("Billions of parameters"), "B")
 
 
 def components(columns: Sequence[Column]) -> list[str]:
@@ -263,16 +264,18 @@ def components(columns: Sequence[Column]) -> list[str]:
     return [part for part in words.COLORS if any(part in components for components in known)]
 
 
-def _rows(names: Mapping[str, str], bars: list[dict[str, Any]], axis: str) -> Figure:
+def _rows(names: Mapping[str, str], bars: list[dict[str, Any]], axis: str, unit: str) -> Figure:
     """Stacked bars, a row a letter."""
     return figure(
         bars,
         height=ROW * len(names) + 68,
         margin={"l": 8, "r": 14, "t": 8, "b": 60},
+        meta=unit,
         barmode="stack",
         bargap=0.36,
         hovermode="y unified",
-        xaxis={"title": small(axis), "rangemode": "tozero", "tickformat": ",~g"},
+        annotations=[charts.below(axis)],
+        xaxis={"rangemode": "tozero", "tickformat": ",~g"},
         yaxis=row_axis(
             list(names), [f"<b>{letter}</b> {'<br>'.join(wrap(name, 18))}" for letter, name in names.items()]
         ),
