@@ -153,7 +153,9 @@ def test_charts_are_taken_along(page, address):
     # 151,936 rows of 2,048, and 11.5 % of the 3,085,938,688: huggingface.co/Qwen/Qwen2.5-3B, config.json
     assert int(agree(page, "Parameter breakdown ")["Embedding"][1]) == 311_164_928
     assert "H100 SXM 80GB" in agree(page, "Memory vs. GPU capacity ")
-    name = page.locator(".slicetext", has_text="Embedding").bounding_box()
+    slice_name = page.locator("text.slicetext", has_text="Embedding")
+    slice_name.scroll_into_view_if_needed()
+    name = slice_name.bounding_box()
     for aside in (0, 1):
         page.mouse.move(name["x"] + name["width"] / 2 + aside, name["y"] + name["height"] / 2)
     expect(page.locator(".hovertext")).to_have_text("Embedding311,164,928 parameters10.083% of all")
