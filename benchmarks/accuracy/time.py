@@ -288,6 +288,19 @@ def halves(rows: list[Timed]) -> dict[str, Any]:
     }
 
 
+PLACE = re.compile(r"github (?P<repository>\S+?)(?:@(?P<commit>\w+) (?P<path>\S+)| pull (?P<pull>\d+))")
+"""A source as rows write it: a file of a repository at a commit, or a thread; others begin with their address."""
+
+
+def address(source: str) -> str:
+    """The address of a source, without the remark that may follow it."""
+    place = PLACE.match(source)
+    if place is None:
+        return "https://" + source.removeprefix("https://").split()[0]
+    within = f"pull/{place['pull']}" if place["pull"] else f"blob/{place['commit']}/{place['path']}"
+    return f"https://github.com/{place['repository']}/{within}"
+
+
 def whole(rows: list[Timed | LeftOut]) -> dict[str, Any]:
     """What the file holds."""
     timed = [row for row in rows if isinstance(row, Timed)]
@@ -295,7 +308,8 @@ def whole(rows: list[Timed | LeftOut]) -> dict[str, Any]:
     served = [row for row in timed if row.kind in ("full server", "batched decode", BOUND) and row.unit == "tokens/s"]
     above = [row for row in served if row.measured > row.predicted.high]
     compared = [row for row in timed if row.kind != BOUND]
-    sources = list(dict.fromkeys(str(row.case.row["source"]) for row in timed))
+    addresses = [address(str(row.case.row["source"])) for row in timed]
+    sources = list(dict.fromkeys(addresses))
     return {
         "by_kind": summary(compared, lambda row: row.kind),
         "by_engine": summary(compared, lambda row: f"{row.kind}: {row.case.engine}"),
@@ -320,9 +334,9 @@ def whole(rows: list[Timed | LeftOut]) -> dict[str, Any]:
                 row.unit,
                 *(float(f"{figure:.4g}") for _, figure in row.predicted),
                 float(f"{row.measured:.4g}"),
-                sources.index(str(row.case.row["source"])),
+                sources.index(source),
             ]
-            for row in timed
+            for row, source in zip(timed, addresses, strict=True)
         ],
         "left_out": [{"kind": kind, "reason": reason, "count": count} for (kind, reason), count in sorted(out.items())],
     }

@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from calc import Architecture, ConfigError, Layout, Overhead
-from calc.hardware import runs
+from calc.hardware import GPU, find_gpu, runs
 from calc.model.attention_shapes import group, kinds, made
 from calc.model.mixers import Mixer
 from calc.serving import Serving
@@ -22,7 +22,7 @@ from pages.parts.outputs import cards, frame, paper
 from pages.parts.outputs.bar import keys
 from pages.parts.screen import caption, heading, paragraph, small_table
 from pages.parts.state.query import ATTENTION
-from pages.parts.state.weighed import Answer, attended
+from pages.parts.state.weighed import Answer, attended, weighed
 from pages.parts.words import say
 
 
@@ -140,6 +140,9 @@ def variants(answer: Answer) -> None:
     if not alternatives:
         caption("This model has no heads of keys and values that could be shared.")
         return
+    served = weighed(answer.scenario)  # as in the summary above
+    focus = served.focus if served.error is None else None
+    gpu = answer.scenario.first_gpu() if focus is None else find_gpu(focus.gpu)
     rows = []
     for variant in alternatives:
         label = say(variant.name)
@@ -150,14 +153,14 @@ def variants(answer: Answer) -> None:
                 words.size(variant.cache),
                 words.size(variant.bytes_per_token),
                 words.count(variant.parameters),
-                decode_time(answer, variant.architecture),
+                decode_time(answer, variant.architecture, gpu),
             ]
         )
     head = [say("Kind"), say("Saved"), say("KV cache, total"), say("KV cache per token"), say("Parameters")]
     small_table([*head, say("Decode step")], rows, numbers=5)
     caption(
         "Decode step: the expected time of one token of each sequence on one {gpu}, as if its memory were enough.",
-        gpu=answer.scenario.first_gpu().name,
+        gpu=gpu.name,
     )
     caption(
         "Saved: of the cache that MHA takes. GQA-8 has 8 KV heads. Where the model has no MLA, it is in "
@@ -171,9 +174,9 @@ def variants(answer: Answer) -> None:
     )
 
 
-def decode_time(answer: Answer, architecture: Architecture) -> str:
-    """One step of all sequences on one of the first GPU."""
-    choice, gpu = answer.scenario.serving, answer.scenario.first_gpu()
+def decode_time(answer: Answer, architecture: Architecture, gpu: GPU) -> str:
+    """One step of all sequences on one such GPU."""
+    choice = answer.scenario.serving
     if architecture.pooled or not runs(gpu, ENGINES[choice.engine].support):
         return "–"
     try:

@@ -7,6 +7,7 @@ import { element, within } from "./dom.js";
 import { files } from "./files.js";
 
 const REST = 1500; // ms
+const [NARROWEST, EDGE, LINE] = [480, 8, 20]; // pixels of a picture: its width, at least; around its key; a line of that
 
 const later = window.requestIdleCallback ?? ((then) => setTimeout(then, 1));
 
@@ -101,7 +102,7 @@ function series({ data, layout }) {
   const [{ type, x, text, customdata }] = data;
   if (type === "heatmap") return [["", ...x], text.map((row, at) => [customdata[at][0], ...row])];
   if (type === "box") return [["kind", "name", "percent"], data.flatMap((box) => box.x.map((size, at) => [box.name, box.text[at], size]))];
-  const rows = data.flatMap((trace) => (trace.x ?? []).map((x, at) => [trace.text?.[at] ?? trace.name, x, trace.y[at]]));
+  const rows = data.flatMap((trace) => (trace.x ?? []).map((x, at) => [trace.text?.[at] || trace.name, x, trace.y[at]]));
   return [["", ...axes], rows];
 }
 
@@ -128,6 +129,44 @@ function level(tree, path) {
   return { names, data: [{ ...tree.trace, ...trace }], middle: { ...tree.middle, text: middle } };
 }
 
+// The chart as it is seen, for a file: with the ground that it stands on, the key above it, and letters of a font that
+// a picture has, for in others names would be wider than their margin.
+function picture({ data, layout, shown, clientWidth }) {
+  const width = Math.max(clientWidth, NARROWEST);
+  const font = { ...layout.font, family: "sans-serif" };
+  const key = lines(shown.colors, width - 2 * EDGE, font);
+  const above = key.length * LINE;
+  const text = { text: key.join("<br>"), x: 0, xref: "container", xanchor: "left", y: 1, yref: "container", yanchor: "top" };
+  const title = { ...text, font: { size: font.size }, pad: { l: EDGE, t: EDGE + ((key.length - 1) * LINE) / 2 } };
+  return {
+    data,
+    layout: {
+      ...layout,
+      ...(above && { title }),
+      ...{ width, height: layout.height + above, margin: { ...layout.margin, t: layout.margin.t + above } },
+      ...{ font, paper_bgcolor: layout.hoverlabel.bgcolor },
+    },
+  };
+}
+
+// Colours with what they stand for, in lines of a width.
+function lines(colors, width, { size, family }) {
+  const pen = element("canvas").getContext("2d");
+  pen.font = `${size}px ${family}`;
+  const lines = [];
+  let rest = 0;
+  for (const [color, label] of colors) {
+    const needs = pen.measureText(`MM${label}`).width;
+    const mark = `<span style="color:${color};font-size:18px">■</span> ${label.replaceAll("<", "&lt;")}`;
+    if (needs > rest) {
+      lines.push(mark);
+      rest = width;
+    } else lines.push(`${lines.pop()}\u2003${mark}`);
+    rest -= needs;
+  }
+  return lines;
+}
+
 // Two buttons, which show while the mouse is over the chart: it is saved as a picture. They are made once: with others
 // Plotly draws the whole chart anew.
 function config(Plotly, chart) {
@@ -136,7 +175,7 @@ function config(Plotly, chart) {
     name: format,
     title: format.toUpperCase(),
     icon,
-    click: () => Plotly.downloadImage(chart, { format, scale, filename: chart.shown.label }),
+    click: () => Plotly.downloadImage(picture(chart), { format, scale, filename: chart.shown.label }),
   });
   const buttons = [[save("png", Plotly.Icons.camera, 3), save("svg", Plotly.Icons.disk, 1)]];
   chart.config = { responsive: true, displayModeBar: "hover", displaylogo: false, modeBarButtons: buttons };

@@ -11,7 +11,6 @@ from calc.time import ComparedStep
 from pages.parts import words
 from pages.parts.inputs import added_models, training
 from pages.parts.outputs import charts, comparison, frame, plot, share
-from pages.parts.outputs.bar import keys
 from pages.parts.outputs.cards import badge, most, no_gpu
 from pages.parts.outputs.training_answer import spelled
 from pages.parts.screen import caption, paragraph, small_table
@@ -109,9 +108,9 @@ def bars(answer: Stepped, gpu: str) -> None:
         for report in (column.answer.report for column in answer.complete)
     ]
     parts = charts.trained(memories)
-    st.html(keys((words.color(part), words.part(part)) for part in parts))
     names = {column.letter: column.answer.model.name for column in answer.complete}
-    plot.draw("step_bars", title, comparison.memory_bars(names, memories, parts))
+    bars = comparison.memory_bars(names, memories, parts)
+    plot.draw("step_bars", title, bars, colors=comparison.part_colors(parts))
 
 
 answer: Stepped = frame.page(STEPS, stepped, *training.SECTIONS)

@@ -76,7 +76,9 @@ def test_the_file_of_speeds_is_what_the_formulas_give_now():
 def test_the_speeds_are_those_of_the_file():
     found = speeds()
     app = run(page("accuracy").segmented_control(key="accuracy_of").set_value("speed"))
-    assert len(rows(app, "speed_records")) == len(found.rows)
+    shown_rows = rows(app, "speed_records")
+    assert len(shown_rows) == len(found.rows)
+    assert all(row["Source"].startswith("https://") for row in shown_rows)
     assert sum(len(trace["x"]) for trace in speed_errors(found)["data"]) == sum(
         row.rows for row in found.by_kind.values()
     )

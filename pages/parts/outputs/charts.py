@@ -99,10 +99,7 @@ def gpu_bars(
                 for row, verdict in zip(rows, verdicts, strict=True)
             ],
         ),
-        annotations=[  # not an axis title: it may reach under the names where the bars are narrow
-            note(say("{unit} per GPU · hatched: overhead at its highest", unit=unit), 1, 0, "right", "top")
-            | {"xref": "paper", "yref": "paper", "yshift": -26}
-        ],
+        annotations=[below(say("{unit} per GPU · hatched: overhead at its highest", unit=unit))],
     )
 
 
@@ -136,12 +133,18 @@ def note(text: str, x: float, y: float, xanchor: str, yanchor: str) -> dict[str,
     return {"text": text, "showarrow": False, "x": x, "y": y, "xanchor": xanchor, "yanchor": yanchor}
 
 
+def below(text: str) -> dict[str, Any]:
+    """The title of the axis along rows that have names: unlike Plotly's own it may reach under them where a figure is
+    narrow."""
+    return note(text, 1, 0, "right", "top") | {"xref": "paper", "yref": "paper", "yshift": -26}
+
+
 def upright(shape: dict[str, Any], kind: str = "rect") -> dict[str, Any]:
     """A shape over the whole height, behind the bars."""
     return {"type": kind, "layer": "below", "y0": 0, "y1": 1, "yref": "paper", **shape}
 
 
-CLOSE, FAR = 0.07, 2.5
+CLOSE, FAR = 0.09, 2.5
 """Shares: of the height, capacities whose names would overlap; of the tallest bar, the most that is drawn."""
 
 
@@ -481,8 +484,8 @@ def roofline(gpu: GPU, passes: Sequence[OperatingPoint]) -> Figure:
         "markers+text",
         name=gpu.name,
         showlegend=False,
-        text=[say(of.what) for of in passes],
-        textposition=["bottom right"] * (len(passes) - 2) + ["top left", "bottom left"],
+        text=["<br>".join(wrap(say(of.what), 18)) for of in passes],
+        textposition=["bottom right"] * (len(passes) - 2) + ["top left", "bottom center"],
         textfont={"size": 12},
         marker={"size": 11, "color": theme().text, "symbol": ["circle"] * (len(passes) - 1) + ["diamond"]},
         cliponaxis=False,

@@ -1,7 +1,7 @@
 """Configurations side by side: who they are, their headline numbers against the first, charts on one scale, and their
 config fields."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
@@ -17,7 +17,6 @@ from calc.units import GIB
 from pages.parts import words
 from pages.parts.inputs import added_models
 from pages.parts.outputs import charts, plot, share
-from pages.parts.outputs.bar import keys
 from pages.parts.outputs.cards import badge, growing
 from pages.parts.outputs.charts import ROW, Figure, figure, hover, row_axis, small, stacked
 from pages.parts.screen import alert, caption, heading, paragraph, small_table
@@ -159,8 +158,8 @@ def mark(value: int, first: int) -> str:
 
 
 def verdict(row: Verdict) -> str:
-    """Whether it fits, and by how much, on one line; Weigh names the flags that it may take."""
-    if row.flags:
+    """Whether it runs and fits, and by how much, on one line; Weigh names the flags that it may take."""
+    if row.flags or row.verdict == "does not run":
         return badge(row.verdict)
     room = words.gib(abs(row.spare)).replace(" ", NO_BREAK)
     rounded = say("{size} headroom", size=room) if row.spare >= 0 else say("short by {size}", size=room)
@@ -175,20 +174,19 @@ def bars(answer: Compared) -> None:
             st.header(memory_on(answer), anchor=False)
             memories = [answer.memory(column.answer.report) for column in columns]
             parts, names = charts.served(memories), model_names(columns)
-            st.html(keys((words.color(part), words.part(part)) for part in parts))
-            plot.draw("memory_bars", memory_on(answer), memory_bars(names, memories, parts))
+            plot.draw("memory_bars", memory_on(answer), memory_bars(names, memories, parts), colors=part_colors(parts))
         with st.container():
             heading("Parameters")
-            st.html(keys((words.color(part), words.part(part)) for part in components(columns)))
-            plot.draw("parameter_bars", say("Parameters"), parameter_bars(columns))
+            colors = part_colors(components(columns))
+            plot.draw("parameter_bars", say("Parameters"), parameter_bars(columns), colors=colors)
 
 
 def growth(answer: Compared) -> None:
     """Cache of the whole batch over the context."""
     title = say("KV cache vs. context length")
     st.header(title, anchor=False)
-    st.html(keys((style(column.letter)[0], titled(column)) for column in answer.complete))
-    plot.draw("growth", title, growth_curves(answer.complete))
+    colors = [(style(column.letter)[0], titled(column)) for column in answer.complete]
+    plot.draw("growth", title, growth_curves(answer.complete), colors=colors)
 
 
 def settings(answer: Compared) -> None:
@@ -225,6 +223,11 @@ def written(value: object, *, differs: bool) -> str:
     return f"**{text}**" if differs else text
 
 
+def part_colors(parts: Iterable[str]) -> list[tuple[str, str]]:
+    """Each part's colour and name."""
+    return [(words.color(part), words.part(part)) for part in parts]
+
+
 def model_names(columns: Sequence[Column]) -> dict[str, str]:
     """The model of each letter."""
     return {column.letter: column.answer.model.name for column in columns}
@@ -232,8 +235,9 @@ def model_names(columns: Sequence[Column]) -> dict[str, str]:
 
 def memory_bars(names: Mapping[str, str], memories: Sequence[Memory], parts: Sequence[str]) -> Figure:
     """Memory of one GPU by part."""
+    unit, _ = words.unit(max(memory.high for memory in memories))
     bars = stacked("x", "y", list(names), memories, parts)
-    return _rows(names, bars, say("GiB per GPU · hatched: overhead at its highest"))
+    return _rows(names, bars, say("{unit} per GPU · hatched: overhead at its highest", unit=unit), unit)
 
 
 def parameter_bars(columns: Sequence[Column]) -> Figure:
@@ -251,7 +255,7 @@ def parameter_bars(columns: Sequence[Column]) -> Figure:
         }
         for part in components(columns)
     ]
-    return _rows(model_names(columns), bars, say("Billions of parameters"))
+    return _rows(model_names(columns), bars, say("Billions of parameters"), "B")
 
 
 def components(columns: Sequence[Column]) -> list[str]:
@@ -260,16 +264,18 @@ def components(columns: Sequence[Column]) -> list[str]:
     return [part for part in words.COLORS if any(part in components for components in known)]
 
 
-def _rows(names: Mapping[str, str], bars: list[dict[str, Any]], axis: str) -> Figure:
+def _rows(names: Mapping[str, str], bars: list[dict[str, Any]], axis: str, unit: str) -> Figure:
     """Stacked bars, a row a letter."""
     return figure(
         bars,
         height=ROW * len(names) + 68,
         margin={"l": 8, "r": 14, "t": 8, "b": 60},
+        meta=unit,
         barmode="stack",
         bargap=0.36,
         hovermode="y unified",
-        xaxis={"title": small(axis), "rangemode": "tozero", "tickformat": ",~g"},
+        annotations=[charts.below(axis)],
+        xaxis={"rangemode": "tozero", "tickformat": ",~g"},
         yaxis=row_axis(
             list(names), [f"<b>{letter}</b> {'<br>'.join(wrap(name, 18))}" for letter, name in names.items()]
         ),

@@ -115,8 +115,8 @@ def scatter(own: Proportions, others: Sequence[Proportions]) -> Figure:
     axis = {"type": "log", "tickformat": ",d"}
     return charts.figure(
         [
-            marks(dense, {"color": "#0072B2", "size": 7, "opacity": 0.55}),
-            marks(sparse, {"color": "#E69F00", "size": 8, "opacity": 0.7, "symbol": "square"}),
+            marks(dense, {"color": "#0072B2", "size": 7, "opacity": 0.8}),
+            marks(sparse, {"color": "#E69F00", "size": 8, "opacity": 0.8, "symbol": "square"}),
             marks(
                 [own],
                 {

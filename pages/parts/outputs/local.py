@@ -284,6 +284,7 @@ def heat(answer: LocalAnswer, names: list[str]) -> None:
         labels = [name.rpartition("/")[2] for name in names]
         contexts = [words.tokens(context) for context in HEAT_CONTEXTS]
         shown = heat_map(labels, contexts, rates, words.figure)
+        caption("Tokens/s by context length, each model in its best file there.")
         plot.draw("local_heat", say("Speed over contexts"), shown)
 
 

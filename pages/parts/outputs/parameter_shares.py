@@ -90,11 +90,11 @@ def pie(total: int, rows: Sequence[ShareRow]) -> dict[str, Any]:
         "textposition": "inside",
         "insidetextorientation": "horizontal",
         "marker": {"line": {"color": theme().ground, "width": 1}},
-        "hovertemplate": hover(
+        "hovertemplate": hover(  # a slice has the customdata of all its points, here of one
             "<b>{name}</b><br>{n} parameters<br>{share} of all",
-            name="%{customdata[0]}",
+            name="%{customdata[0][0]}",
             n="%{value:,}",
-            share="%{customdata[1]}",
+            share="%{customdata[0][1]}",
         ),
     }
     middle = {"showarrow": False, "captureevents": True, "font": {"size": 15}, "x": 0.5, "y": 0.5}

@@ -3,9 +3,13 @@
 Streamlit's own Plotly element brings three times as many bytes and draws before the numbers are on screen.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
+import streamlit as st
+
 from pages.parts.outputs import scripts
+from pages.parts.outputs.bar import keys
 from pages.parts.words import percent, say
 
 CHART = scripts.element("weighbridge_chart", "chart.js")
@@ -24,10 +28,15 @@ def draw(
     tabled: bool = False,
     titled: bool = False,
     rows: tuple[list[str], list[list[Any]]] | None = None,
+    colors: Iterable[tuple[str, str]] = (),
 ) -> Any:
     """A figure with its name, which may head it, a sentence and a table, unless a page has a better one. `rows`, a head
-    and rows, are what its table and files hold in place of all its points. With a tree it is a pie whose slices can be
-    looked into. Returns the `customdata` of the point that was clicked, where the figure has `clickmode`."""
+    and rows, are what its table and files hold in place of all its points. `colors`, with what they stand for, are its
+    key: above it, and in its picture. With a tree it is a pie whose slices can be looked into. Returns the `customdata`
+    of the point that was clicked, where the figure has `clickmode`."""
+    colors = list(colors)
+    if colors:
+        st.html(keys(colors))
     clicked = CHART(
         key=key,
         data={
@@ -38,6 +47,7 @@ def draw(
             "figure": figure,
             "tree": tree,
             "file": rows,
+            "colors": colors,
         },
         height=figure["layout"]["height"] + TABLE + (TITLE if titled else 0),
         on_point_change=lambda: None,

@@ -3,13 +3,14 @@
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from math import log10
+from textwrap import wrap
 
 import streamlit as st
 
 from calc.units import GIB, hundredths
 from pages.parts import words
 from pages.parts.outputs import plot, tables
-from pages.parts.outputs.charts import PLAIN, ROW, Figure, figure, hover, small, theme
+from pages.parts.outputs.charts import PLAIN, ROW, Figure, below, figure, hover, small, theme
 from pages.parts.outputs.tables import Column
 from pages.parts.screen import caption, heading, paragraph, small_table
 from pages.parts.verify.evidence import EXPLAINED, KINDS, Accuracy, Compared, summaries
@@ -153,7 +154,7 @@ def error_boxes(kinds: Mapping[str, Sequence[tuple[float, str]]], digits: int) -
     boxes = [
         {
             "type": "box",
-            "name": say("{kind} ({n})", kind=kind, n=len(rows)),
+            "name": "<br>".join(wrap(say("{kind} ({n})", kind=kind, n=len(rows)), 24)),
             "x": [100 * error for error, _ in rows],
             "text": [name for _, name in rows],
             "boxpoints": "all",
@@ -169,6 +170,7 @@ def error_boxes(kinds: Mapping[str, Sequence[tuple[float, str]]], digits: int) -
         boxes,
         height=ROW * len(boxes) + 60,
         margin={"l": 8, "r": 8, "t": 8, "b": 50},
-        xaxis={"title": small(say("Predicted more than measured, percent")), "zeroline": True},
+        annotations=[below(say("Predicted more than measured, percent"))],
+        xaxis={"zeroline": True},
         yaxis={"autorange": "reversed", "showgrid": False},
     )

@@ -175,7 +175,7 @@ def by_record(evidence: SpeedAccuracy) -> None:
         say("Record by record"),
         [
             Column("Model", "model", "name"),
-            Column("GPU", "gpu"),
+            Column("GPU", lambda row: find_gpu(row["gpu"]).name),
             Column("GPUs", "gpus", "whole"),
             Column("Figure", lambda row: say(KINDS.get(row["kind"], KINDS["full server"]))),
             Column("Measured", "measured", "four"),

@@ -153,11 +153,33 @@ def test_charts_are_taken_along(page, address):
     # 151,936 rows of 2,048, and 11.5 % of the 3,085,938,688: huggingface.co/Qwen/Qwen2.5-3B, config.json
     assert int(agree(page, "Parameter breakdown ")["Embedding"][1]) == 311_164_928
     assert "H100 SXM 80GB" in agree(page, "Memory vs. GPU capacity ")
+    slice_name = page.locator("text.slicetext", has_text="Embedding")
+    slice_name.scroll_into_view_if_needed()
+    name = slice_name.bounding_box()
+    for aside in (0, 1):
+        page.mouse.move(name["x"] + name["width"] / 2 + aside, name["y"] + name["height"] / 2)
+    expect(page.locator(".hovertext")).to_have_text("Embedding311,164,928 parameters10.083% of all")
     page.locator(".weighbridge-chart").first.hover()
     for ending, begins in (("PNG", b"\x89PNG"), ("SVG", b"<svg")):
         with page.expect_download() as download:
             page.locator(f'.weighbridge-chart .modebar-btn[data-title="{ending}"]').first.click()
         assert Path(download.value.path()).read_bytes().startswith(begins)
+
+
+def test_a_picture_has_its_key_and_cuts_no_name(page, address):
+    """Also one that is saved on a telephone: ground, key and names are in the file."""
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{address}/compare?model=Qwen/Qwen2.5-3B&with=Qwen/Qwen3-Next-80B-A3B-Instruct")
+    chart = page.locator(".weighbridge-chart").first
+    chart.hover()
+    with page.expect_download() as download:
+        chart.locator('.modebar-btn[data-title="SVG"]').click()
+    page.set_content(Path(download.value.path()).read_text("utf-8"))
+    expect(page.locator("svg text").filter(has_text="Weights")).to_contain_text(["Overhead"])
+    expect(page.locator("svg > rect").first).to_have_css("fill", "rgb(255, 255, 255)")
+    edge = page.locator("svg").first.bounding_box()
+    boxes = [text.bounding_box() for text in page.locator("svg text").all()]
+    assert all(edge["x"] <= box["x"] and box["x"] + box["width"] <= edge["x"] + edge["width"] for box in boxes)
 
 
 def test_a_map_gives_its_figures_as_files(page, address):
