@@ -118,13 +118,8 @@ class StagedShape:
         memory has no room, flags state too few blocks, or the engine refuses the request. Bytes that flags state for
         the cache are set aside on each, and those of all stages hold all layers' part of the requests."""
         bounds, (stage,) = self.bounds, self.on_one_stage.laid_out.stages
-        on_one_stage, work, cached, each, least = (
-            self.on_one_stage.on(bounds.gpu, bounds.workload),
-            self.workload,
-            0,
-            0,
-            1,
-        )
+        on_one_stage, work = self.on_one_stage.on(bounds.gpu, bounds.workload), self.workload
+        cached, each, least = 0, 0, 1
         pool = on_one_stage.requirements.pool
         if on_one_stage.request_refusal is not None:
             return UNBOUNDED
