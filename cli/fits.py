@@ -41,7 +41,7 @@ def answer(arguments: Namespace) -> tuple[str, int]:
     """Text and exit status: 0 where the model fits on every GPU that is named, 3 where it does with the flags that are
     printed or is tight, 1 where it does not fit or run."""
     if not arguments.gpu:
-        raise bad_question("Say on which GPU: --gpu h100-sxm, or several.", "gpu")
+        raise bad_question("No GPU is named: write --gpu h100-sxm, for instance, or several.", "gpu")
     if arguments.other_steps:
         raise bad_question("weighbridge fits judges one step: --with is for reports.", "with")
     if arguments.neighbours:

@@ -53,7 +53,7 @@ def text_of(name: str) -> str:
     except UnicodeDecodeError:
         raise bad_question("The log is not text in UTF-8.") from None
     except ValueError:  # open's, of a name with a zero byte
-        raise bad_question("{name} is no name of a file.", name=shown(name)) from None
+        raise bad_question("{name} is not the name of a file.", name=shown(name)) from None
     except OSError as error:
         raise unreadable(name, error) from None
 
@@ -64,7 +64,9 @@ def model_of(named: str | None) -> str:
         raise bad_question("The log does not name its model: say which it is with --model.", "model")
     if (preset := named_preset(named)) is None:
         raise bad_question(
-            "The log is of {model}, which is no preset: say which it is with --model.", "model", model=shown(named)
+            "The log is of {model}, which is not a preset: say which model it is with --model.",
+            "model",
+            model=shown(named),
         )
     return preset
 

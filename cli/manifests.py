@@ -140,7 +140,9 @@ def kubernetes_object(api: str, kind: str, metadata: Mapping[str, Any], spec: Ma
 def compose(server: Server) -> dict[str, Any]:
     """Replicas take the GPUs of the machine in turn; the device's driver is the one that Docker knows."""
     if server.gpu.platform != "cuda":
-        raise bad_question("A compose file reserves NVIDIA's GPUs; {gpu} is none.", "manifest", gpu=server.gpu.name)
+        raise bad_question(
+            "A compose file reserves NVIDIA's GPUs only, and {gpu} is not one of them.", "manifest", gpu=server.gpu.name
+        )
     servers = {}
     for n in range(server.replicas):
         devices = [str(n * server.gpus + i) for i in range(server.gpus)]

@@ -152,7 +152,10 @@ def written_out(report: PlanReport | TrainingPlanReport, arguments: argparse.Nam
     engine = ENGINES[arguments.engine or DEFAULT_ENGINE]
     image = engine.image
     if isinstance(report, TrainingPlanReport) or report.launch is None or report.separate is not None:
-        sentence = "A manifest is of a plan that serves with one kind of server; the first plan is no such."
+        sentence = (
+            "Manifests are for plans with one kind of server; the first plan has separate servers for prefill and "
+            "decode."
+        )
         raise bad_question(sentence, "manifest")
     if image is None:
         sentence = "No container image of {engine} is known; vLLM and SGLang have one."

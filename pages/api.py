@@ -248,13 +248,13 @@ def side_by_side(scenario: Scenario) -> StepComparison:
     for text in scenario.comparison.steps:
         source = step_scenario(text, scenario, lambda source: {})[0].source
         if source != scenario.source and source.pasted is None and not is_preset(source):
-            sentence = "A step beside the first has its model, or a preset: {name} is none."
+            sentence = "Further training steps have the model of the first, or a preset: {name} is neither."
             raise ConfigError(Message(sentence, name=shown(source.model)), "steps")
     answer = stepped(scenario)
     for _, step in answer.lettered:
         sound(step)
     if answer.comparison is None:
-        raise ConfigError(Message("Steps are compared on a GPU: gpu names none."), "gpu")
+        raise ConfigError(Message("No GPU is named: gpu=… says on which one the steps are compared."), "gpu")
     return answer.comparison
 
 
@@ -262,11 +262,11 @@ def sharing(scenario: Scenario) -> SharedGPUs:
     """Shares of a GPU; for a stranger's question the Hub is asked about the first model alone."""
     for other in scenario.sharing.share_with:
         if other.model not in models():
-            sentence = "A model next to the first is a preset: {name} is none."
+            sentence = "Further models must be presets: {name} is not one."
             raise ConfigError(Message(sentence, name=shown(other.model)), "share_with")
     answer = sound(shared(scenario))
     if answer.focus is None:
-        raise ConfigError(Message("Models share GPUs of a kind: gpu names none."), "gpu")
+        raise ConfigError(Message("No GPU is named: gpu=… says which kind the models share."), "gpu")
     return answer.focus
 
 
@@ -315,6 +315,6 @@ def reports(scenario: Scenario) -> Reports:
     """Reports; for a stranger's question the Hub is asked about the first model alone."""
     for other in scenario.comparison.others:
         if not is_preset(other.source):
-            sentence = "A model next to the first is a preset: {name} is none."
+            sentence = "Further models must be presets: {name} is not one."
             raise ConfigError(Message(sentence, name=shown(other.source.model)), "with")
     return Reports(reports={column.letter: sound(column.answer).report for column in compared(scenario).columns})

@@ -90,7 +90,7 @@ def tensor_cores(architecture: Architecture, tp: int) -> Check:
     every = matrices(architecture, tp)
     for n in (LEAST, LINE):
         if odd := [row for row in every if any(side % n for side in row[1])]:
-            what = Message("Sides that are no multiple of {n}: {names}.", n=n, names=named(odd))
+            what = Message("Sides that are not a multiple of {n}: {names}.", n=n, names=named(odd))
             return Check(good=False, what=what, why=why, source=NVIDIA)
     what = Message("Every side of every matrix is a multiple of {n}.", n=LINE)
     return Check(good=True, what=what, why=why, source=NVIDIA)

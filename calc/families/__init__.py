@@ -329,9 +329,9 @@ def _open(config: Mapping[str, Any]) -> tuple[Family, Fields]:
         raise ConfigError(message, "model_type")
     if model_type not in FAMILIES:
         close = get_close_matches(model_type, FAMILIES, n=5, cutoff=0.7)
-        sentence = "The family {model_type} is not one we know. We know llama, qwen3, deepseek_v3 and others."
+        sentence = "The family {model_type} is not known; llama, qwen3, deepseek_v3 and others are."
         if close:
-            sentence = "The family {model_type} is not one we know. Near to it we know {near}."
+            sentence = "The family {model_type} is not known. Similar families: {near}."
         message = Message(sentence, model_type=shown(model_type), near=", ".join(close))
         raise ConfigError(message, "model_type", close)
     family = FAMILIES[model_type]

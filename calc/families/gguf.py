@@ -44,7 +44,7 @@ def config_of(metadata: Mapping[str, Any], shapes: Mapping[str, Shape | None]) -
     """The config.json that a header amounts to. Raises ConfigError when its architecture is not one we know."""
     name = metadata.get("general.architecture")
     if not isinstance(name, str) or name not in ARCHITECTURES:
-        sentence = "The GGUF architecture {name} is not one we know; we know {known}."
+        sentence = "The GGUF architecture {name} is not known; {known} are."
         raise ConfigError(Message(sentence, name=shown(name), known=", ".join(ARCHITECTURES)), "model_type")
     table = shapes.get("token_embd.weight")
     if table is None or len(table) != 2:

@@ -53,7 +53,7 @@ def inversion(task: Conversion, resident: Holdings, linears: Sequence[Matrix], r
     for place, matrix in enumerate(linears):
         waiting = hessians(task, linears[place + 1 :]) + (matrix.several - 1) * hessian(task, matrix)
         gpu = resident | {
-            Message("Hessians that wait"): waiting,
+            Message("Hessians of the matrices that wait"): waiting,
             Message("Hessian, its factor, the factor's copy, the inverse"): COPIES * hessian(task, matrix),
             Message("the matrix in 32 bits"): 4 * task.width(matrix.rows) * task.width(matrix.columns),
         }

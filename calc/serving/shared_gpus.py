@@ -74,7 +74,7 @@ def stated_field(text: str) -> tuple[str, Any]:
     """Field and value that follow a model. Raises ConfigError."""
     name, equals, value = text.partition("=")
     if not equals or name not in SETTABLE or (name == WEIGHTS and value not in WEIGHT_FORMATS):
-        sentence = "{pair} is none of context=N, batch=N and weights=FORMAT, which may follow a model after a comma."
+        sentence = "{pair} is not context=N, batch=N or weights=FORMAT, which may follow a model after a comma."
         raise ConfigError(Message(sentence, pair=shown(text)), "share_with")
     if name == WEIGHTS:
         return name, value

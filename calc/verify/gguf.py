@@ -103,9 +103,7 @@ class _Cursor:
         if inner == 8:
             return self.skip_texts(length)
         if inner not in SCALARS:
-            raise ConfigError(
-                Message("The GGUF header has an array of type {inner}, which is not one we read.", inner=inner)
-            )
+            raise ConfigError(Message("The GGUF header has an array of type {inner}, which is not read.", inner=inner))
         numbers = self.take(length * struct.calcsize("<" + SCALARS[inner]))
         return list(struct.unpack(f"<{length}{SCALARS[inner]}", numbers)) if length <= MAX_ARRAY_LENGTH else length
 
@@ -118,7 +116,7 @@ class _Cursor:
         self.number("Q")  # offset of its data
         if kind not in TYPES:
             raise ConfigError(
-                Message("{name} is of the GGML type {kind}, which is not one we know.", name=shown(name), kind=kind)
+                Message("{name} is of the GGML type {kind}, which is not known.", name=shown(name), kind=kind)
             )
         size_of = TYPES[kind]
         if prod(shape) % size_of.block:

@@ -40,7 +40,7 @@ def test_a_verdict_with_flags_prints_them(capsys):
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
-        pytest.param(["Qwen/Qwen3-8B"], "Say on which GPU", id="no-gpu"),
+        pytest.param(["Qwen/Qwen3-8B"], "No GPU is named", id="no-gpu"),
         pytest.param(["no such model", "--gpu", "h100-sxm"], "neither a preset nor a file", id="no-model"),
         pytest.param(["Qwen/Qwen3-8B", "--gpu", "h1000"], "h1000", id="no-such-gpu"),
     ],

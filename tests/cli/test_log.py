@@ -92,7 +92,7 @@ def test_buffers_of_llama_cpp(monkeypatch, capsys):
         pytest.param(
             "LLM engine (v0.25.0) with config: model='/m/mine', \nModel loading took 1.12 GiB memory",
             [],
-            "The log is of “/m/mine”, which is no preset",
+            "The log is of “/m/mine”, which is not a preset",
             id="no-preset",
         ),
         pytest.param(STARTED, ["--model", "no such model"], "neither a preset nor a file", id="unknown-model"),

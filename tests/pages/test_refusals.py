@@ -97,7 +97,7 @@ def test_a_pasted_config_travels_in_the_link():
     [
         ("", "There is no text"),
         ("[1]", "object of fields"),
-        ('{"model_type": "nonesuch"}', "not one we know"),
+        ('{"model_type": "nonesuch"}', "is not known"),
         ('{"model_type": "llama", "hidden_size": "4096"}', "must be a whole number"),
         ("[" * 100_000, "nested too deep"),
     ],

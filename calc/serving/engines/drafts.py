@@ -144,7 +144,7 @@ class DraftingEngine(Engine):
         if path is not None and self.drafter not in ("draft_model", "eagle3"):
             why = Message("With speculative {kind} no draft model guesses tokens.", kind=str(stated))
         elif path is not None and self.draft_model is None:
-            why = Message("{name} is no model that is known here; presets are.", name=shown(path))
+            why = Message("{name} is not a known model; presets are.", name=shown(path))
         else:
             yield from self.draft_model_refusals(model)
             if self.drafter == "draft_model" and self.draft_model is None:

@@ -58,8 +58,8 @@ def without_pooling(architecture: Architecture, engine: str) -> Iterator[Refusal
     """Why an engine whose pooling runs nobody has read is not weighed with a model that only pools."""
     if architecture.pooled:
         sentence = (
-            "This model makes a vector or scores of a text. What {engine} takes to run such models is not known here; "
-            "of vLLM and transformers it is."
+            "This model makes a vector or scores of a text. The memory that {engine} takes for such models is not "
+            "known here; that of vLLM and transformers is."
         )
         yield Refusal(Message(sentence, engine=engine), "engine", ["vllm", "transformers"])
 

@@ -46,7 +46,7 @@ def _take(place: Place, read: Read, most: int, key: str) -> None:
 def suggest(place: Place, read: Read, most: int, suggested: Iterable[str]) -> None:
     """A warning of a text in the box that is no model's name, and models to begin with."""
     if (name := st.session_state.pop("not_added", None)) is not None:
-        alert("warning", "help", "“{name}” is no model's name: organisation/name is.", name=name)
+        alert("warning", "help", "“{name}” is not the name of a model; one looks like organisation/name.", name=name)
     if not place.of(st.session_state.scenario):
         with st.container(horizontal=True, gap="xsmall"):
             for model in suggested:

@@ -129,7 +129,7 @@ CONTROLS: dict[str, Control | Switch] = {
         "Tied embeddings", "The head uses the embedding's matrix, which is then counted once: `tie_word_embeddings`."
     ),
     "sliding_window": Control(
-        "Sliding window", 1, 1_048_576, 128, "Tokens that a sliding-window layer looks back on: `sliding_window`."
+        "Sliding window", 1, 1_048_576, 128, "Tokens that a sliding-window layer looks back over: `sliding_window`."
     ),
     "num_experts": EXPERTS,
     "num_local_experts": EXPERTS,

@@ -308,7 +308,7 @@ class TrainingDerivations:
     def lines(self, phase: Phase, of: TrainingComponent | None = None) -> None:
         steps, meanings = phase_steps(self.answer.architecture, self.report.scenario, phase, of)
         if not steps:
-            paragraph("Nothing of it is there at that moment.")
+            paragraph("It takes nothing at that moment.")
             return
         table(steps, say("Bytes"))
         legend(meanings)

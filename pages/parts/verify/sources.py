@@ -42,7 +42,7 @@ SOURCES = {
     "printed": Message("print(model)"),
     "file": Message("File"),
     "log": Message("Start-up log"),
-    "measured": Message("Own measurement"),
+    "measured": Message("Your own measurement"),
     "presets": Message("All presets"),
 }
 PRINTED = "Qwen2ForCausalLM(\n  (model): Qwen2Model(\n    (embed_tokens): Embedding(151936, 896)\n    ..."
@@ -350,7 +350,7 @@ def about_measurement(measurement: Measurement) -> None:
 def measured_table(rows: list[MeasuredRow]) -> None:
     tables.draw(
         "measured_rows",
-        say("Own measurement"),
+        say("Your own measurement"),
         [
             Column("Figure", lambda row: say(MEASURED[row.kind])),
             Column("Batch", "batch"),

@@ -225,7 +225,7 @@ def test_no_published_config_is_taken_for_misspelt(row):
 
 
 def test_nothing_is_near_that_is_not():
-    with pytest.raises(ConfigError, match="Near to it we know llama\\.") as lama:
+    with pytest.raises(ConfigError, match="Similar families: llama\\.") as lama:
         Architecture.from_config({"model_type": "lama"})
     assert lama.value.nearest == ("llama",)
     with pytest.raises(ConfigError, match="We know llama, qwen3"):

@@ -49,7 +49,9 @@ def test_experts_have_hessians_of_their_own():
     calibration, quantizing = report(MOE).phases
     experts = 128 * (2 * 2048**2 + 768**2)
     assert parts(calibration)["Hessians of the block"] == 4 * (3 * 2048**2 + 4096**2 + experts)
-    assert parts(quantizing)["Hessians that wait"] == 4 * experts  # o_proj is inverted while all of them wait
+    assert (
+        parts(quantizing)["Hessians of the matrices that wait"] == 4 * experts
+    )  # o_proj is inverted while all of them wait
 
 
 def test_gptqmodel_makes_the_hessians_of_one_group_at_a_time():

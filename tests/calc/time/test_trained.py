@@ -10,6 +10,7 @@ from benchmarks.accuracy.judged import Judged, rows_of
 from benchmarks.accuracy.trained import predicted
 from calc import Architecture
 from calc.hardware.gpus import gpus
+from calc.time.cluster import Cluster
 from calc.time.training_time import TrainingSpeed, training_speed
 from calc.training import TrainingLayout, TrainingScenario, TrainingWorkload
 from presets import models
@@ -138,7 +139,7 @@ def test_all_parts_of_an_expert_are_on_ranks_of_its_own():
     """8 experts on 8 groups of 2 ranks, each with half of the columns: a token goes to both ranks of 8 (1 - (7/8)^8)
     groups, and is sent by one of two ranks that have half of the tokens each."""
     speed = run(QWEN, "h200-sxm", TrainingLayout(tp=2, dp=8, ep=8, etp=2, zero=1))
-    speed = replace(speed, gpu=speed.gpu.model_copy(update={"link_gpus": 16}), node=16)
+    speed = replace(speed, gpu=speed.gpu.model_copy(update={"link_gpus": 16}), cluster=Cluster(gpus_per_node=16))
     nbytes = 4096 * 2048 * 2
     received = nbytes / 2 * 2 * 8 * (1 - (7 / 8) ** 8)
     assert speed.to_experts(8, nbytes, "expected", latency=False) == speed.ring("expected", 16, received, latency=False)

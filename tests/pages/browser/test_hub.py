@@ -191,7 +191,7 @@ def test_a_log_is_laid_beside_ours(page, address):
 @pytest.mark.sweep
 def test_an_own_measurement_is_laid_beside_the_prediction(page, address):
     page.goto(f"{address}/verify")
-    page.get_by_role("radio", name="Own measurement").click()
+    page.get_by_role("radio", name="Your own measurement").click()
     chooser = page.get_by_test_id("stMain").get_by_test_id("stFileUploaderDropzoneInput")
     chooser.set_input_files(EXAMPLES / "measurement.json")
     expect(page.get_by_text("qwen3 on")).to_be_visible()

@@ -221,7 +221,7 @@ class LlamaCpp(Engine):
             sentence = Message("llama.cpp has no multi-token prediction (MTP) for this model.")
             yield Refusal(sentence, "spec_type", ["none"])
         if draft is None and options.model_draft is not None:
-            sentence = Message("{name} is no model that is known here; presets are.", name=shown(options.model_draft))
+            sentence = Message("{name} is not a known model; presets are.", name=shown(options.model_draft))
             yield Refusal(sentence, "model_draft")
         if draft is not None or options.predicts:
             types = options.cache_type_k_draft, options.cache_type_v_draft

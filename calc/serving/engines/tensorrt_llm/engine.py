@@ -174,7 +174,7 @@ class TensorRTLLM(Engine):
             yield Refusal(Message(sentence, engine=self.title, format=weights, gpu=gpu.name), "weights")
         family = laid_out.whole.model_type
         if family in FROM_BLACKWELL and capability is not None and version(capability) < BLACKWELL:
-            sentence = "{engine} serves models of the family {family} on Blackwell GPUs only; {gpu} is none."
+            sentence = "{engine} serves models of the family {family} on Blackwell GPUs only; {gpu} is not one."
             yield Refusal(Message(sentence, engine=self.title, family=family, gpu=gpu.name), "gpu")
 
     def request_refusals(self, workload: Workload, limits: Limits) -> Iterator[Refusal]:

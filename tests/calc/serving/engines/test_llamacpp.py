@@ -299,7 +299,7 @@ def test_a_draft_model_pays_where_it_is_faster(draft, said):
 @pytest.mark.parametrize(
     ("name", "options", "field", "sentence"),
     [
-        ("Qwen/Qwen3-8B", {"model_draft": "no/model"}, "model_draft", "no model that is known"),
+        ("Qwen/Qwen3-8B", {"model_draft": "no/model"}, "model_draft", "not a known model"),
         ("Qwen/Qwen3-8B", {"model_draft": "meta-llama/Llama-3.2-1B"}, "model_draft", "differ by at most 128"),
         ("Qwen/Qwen3-8B", {"spec_type": "draft-mtp"}, "spec_type", "no multi-token prediction"),
         ("deepseek-ai/DeepSeek-V3", {"spec_type": "draft-mtp"}, "spec_type", "no multi-token prediction"),

@@ -134,7 +134,7 @@ def test_as_many_requests_run_as_speculation_allows():
             {},
             {"speculative_algorithm": "STANDALONE", "speculative_draft_model_path": "no/model"},
             "speculative_draft_model_path",
-            "is no model",
+            "not a known model",
         ),
         (
             "Qwen/Qwen3-8B",

@@ -160,7 +160,13 @@ def test_guesses_pass_the_sampler_of_the_first_runner(version, kind, nbytes):
         ),
         ("Qwen/Qwen3-8B", {"pp": 2}, {"speculative": "eagle3"}, "pp", "only the first of 2 pipeline stages"),
         ("Qwen/Qwen3-8B", {}, {"speculative": "draft_model"}, "model_draft", "No draft model given"),
-        ("Qwen/Qwen3-8B", {}, {"speculative": "draft_model", "model_draft": "no/model"}, "model_draft", "is no model"),
+        (
+            "Qwen/Qwen3-8B",
+            {},
+            {"speculative": "draft_model", "model_draft": "no/model"},
+            "model_draft",
+            "not a known model",
+        ),
         ("Qwen/Qwen3-8B", {}, {"speculative": "ngram", "model_draft": DRAFT}, "model_draft", "no draft model guesses"),
         (
             "Qwen/Qwen3-8B",
