@@ -20,7 +20,11 @@ def said(name, layout=None, published=()):
     [
         pytest.param("Qwen/Qwen3-8B", 1, "Every side of every matrix is a multiple of 64.", True, id="cores"),
         pytest.param(
-            "openai/gpt-oss-20b", 2, "Sides that are not a multiple of 64: `down_proj 1,440 × 2,880`.", False, id="shards"
+            "openai/gpt-oss-20b",
+            2,
+            "Sides that are not a multiple of 64: `down_proj 1,440 × 2,880`.",
+            False,
+            id="shards",
         ),
         pytest.param(  # DeepSeek-V3 section 2.1.1: 512 of the latent and 64 of the rotary key
             "deepseek-ai/DeepSeek-V3",

@@ -228,7 +228,7 @@ def test_nothing_is_near_that_is_not():
     with pytest.raises(ConfigError, match="Similar families: llama\\.") as lama:
         Architecture.from_config({"model_type": "lama"})
     assert lama.value.nearest == ("llama",)
-    with pytest.raises(ConfigError, match="We know llama, qwen3"):
+    with pytest.raises(ConfigError, match="llama, qwen3, deepseek_v3 and others are"):
         Architecture.from_config({"model_type": "xyzzy"})
 
 
