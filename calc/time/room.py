@@ -393,7 +393,7 @@ class KVRoom:
     ) -> tuple[float, ...]:
         """Bytes that the engine would set aside for its cache on a GPU without weights, with a pass of `working` bytes,
         in the middle and at the high end of the overhead, which `depth` decides: how many GPUs work together, and the
-        most layers of a stage."""
+        most layers of a stage; none where the engine does not start, which weights can only make worse."""
         key = gpu, working, depth
         if key not in on.budgets:
             links = on.by_links[gpu]
@@ -401,9 +401,12 @@ class KVRoom:
                 on.overheads[links, depth] = self.overhead(self.gpus[links], shard.laid_out, on.limits[links])
             total, stated = self.gpus[gpu].usable_bytes, 0 if states_cache else None
             starts = (GPUAtStart(total, 0, working, stated, ends) for ends in on.overheads[links, depth])
-            budgets = (self.engine.budget(on.limits[gpu], start) for start in starts)
+            budgets = [self.engine.budget(on.limits[gpu], start) for start in starts]
             on.budgets[key] = tuple(
-                float(total - budget.requested - budget.outside if states_cache else budget.cache) for budget in budgets
+                -np.inf
+                if budget.shortage
+                else float(total - budget.requested - budget.outside if states_cache else budget.cache)
+                for budget in budgets
             )
         return on.budgets[key]
 
