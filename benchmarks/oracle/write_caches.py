@@ -23,7 +23,7 @@ from benchmarks.oracle.random_configs import ROPE, random_config
 from benchmarks.oracle.write_test_data import write
 from calc import Architecture, Precision
 from calc.families.family_table import FAMILIES
-from calc.serving.engines.transformers import cache
+from calc.serving.engines.transformers.engine import DynamicCache as KeptCache
 
 DRAWS, TRIES = 2, 25
 PROMPTS = {1: 40, 3: 75}
@@ -161,7 +161,7 @@ def moments(config: dict[str, Any]) -> list[Moment]:
 
 
 def ours(config: dict[str, Any], moment: Moment) -> int:
-    kept = cache.DynamicCache([Architecture.from_config(config).all_blocks], Precision())
+    kept = KeptCache([Architecture.from_config(config).all_blocks], Precision())
     return kept.allocated_bytes(0, moment.batch, moment.length, moment.batch * moment.passed)
 
 
