@@ -331,8 +331,8 @@ class VLLM(DraftingEngine):
         yield from missing_kernels(division, gpu)
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
-        """Peaks of the profile run; experts get the tokens of all copies of the attention, spread or not
-        (`all2all_utils.py: maybe_make_prepare_finalize`, by default `allgather_reducescatter`)."""
+        """Peaks of the profile run; experts get the tokens of all copies of the attention, with or without expert
+        parallelism (`all2all_utils.py: maybe_make_prepare_finalize`, by default `allgather_reducescatter`)."""
         part, copies = laid_out.stages[stage], laid_out.layout.dp
         if not holds("experts take a whole step", self.options):
             copies = max(1, min(copies, EXPERTS_CHUNK // limits.step_tokens))
