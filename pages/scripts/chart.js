@@ -13,7 +13,7 @@ const later = window.requestIdleCallback ?? ((then) => setTimeout(then, 1));
 
 function library() {
   window.weighbridgePlotly ??= new Promise((resolve, reject) => {
-    const script = element("script", { src: new URL("plotly-cartesian-4.1.1.min.js", import.meta.url) });
+    const script = element("script", { src: new URL("plotly-4.1.1.min.js", import.meta.url) });
     script.onload = () => resolve(window.Plotly);
     script.onerror = reject;
     document.head.append(script);
