@@ -75,7 +75,13 @@ from calc.serving.engines.sglang.cache import (
     slot_bytes,
 )
 from calc.serving.engines.sglang.options import SPECULATIVE_REQUESTS, SGLangOptions, SpeculativeAlgorithm, draft_length
-from calc.serving.engines.sglang.rules import unfit_flags, unfit_pages, without_head, without_marlin
+from calc.serving.engines.sglang.rules import (
+    unfit_flags,
+    unfit_pages,
+    without_head,
+    without_marlin,
+    without_modelopt_fp8,
+)
 from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits
 from calc.serving.engines.vllm.rules import SUPPORTED_UNTIL
 from calc.serving.engines.vllm.working_memory import EXPERTS, FEED_FORWARD, OUTPUT_OF_EXPERTS, profile_peaks
@@ -365,6 +371,7 @@ class SGLang(DraftingEngine):
         own = max(1, step // attention_copies(laid_out.whole, laid_out.layout))
         yield from unfit_pages(laid_out.whole, gpu, self.options, own)
         yield from without_marlin(laid_out, gpu)
+        yield from without_modelopt_fp8(laid_out, gpu)
         if gpu.platform == "cuda":
             yield from without_asymmetry(precision, self.title)
         if gpu.platform == "cuda" and precision.weights == "mxfp4" and not laid_out.whole.experts:
