@@ -186,8 +186,8 @@ def weight_steps(serving: Serving, layers: range) -> Iterator[Step]:
     taken = {None, serving.engine.loads_draft and "multi_token_prediction"}
     counts: dict[tuple[Component, int], tuple[int, int]] = {}  # parameters, and bits of scales
     for piece in serving.engine.on_gpus(serving.weighing.whole, serving.weighing.file):
+        piece, copies = serving.weighing.at(piece, layers), serving.weighing.copies(piece, layers)
         tensor = piece.tensor
-        copies = serving.weighing.copies(piece, layers)
         if tensor.excluded_as in taken and copies:
             key = tensor.component, piece.form.bits
             parameters, more = counts.get(key, (0, 0))

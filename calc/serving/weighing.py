@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Generic, NamedTuple, TypeVar
@@ -210,7 +211,15 @@ class Weighing:
         """Bytes of a stage's share of a tensor as stored; 0 of a vision encoder, which is counted separately."""
         if piece.tensor.excluded_as == "vision":
             return 0
-        return piece.nbytes * self.copies(piece, stage)
+        return self.at(piece, stage).nbytes * self.copies(piece, stage)
+
+    def at(self, piece: Piece, stage: range) -> Piece:
+        """A tensor as a stage holds it: a tied head on another than the embedding's is divided as heads are, also where
+        the embedding is not (SGLang `models/gemma4_causal.py`)."""
+        rank, tensor = self.rank, piece.tensor
+        if stage.start == 0 or not rank.tied or tensor.name != rank.names.table or rank.head_rows in (None, rank.vocab):
+            return piece
+        return Piece.of(replace(tensor, shape=(rank.head_rows, *tensor.shape[1:])), piece.form)
 
     def copies(self, piece: Piece, stage: range) -> int:
         """Number of a tensor's copies on a stage."""
@@ -322,6 +331,7 @@ class Weighing:
         if (first, last) not in self.known_outside_layers:
             layers = self.ending(first=first, last=last)
             stored = sum(self.stored_size(piece, layers) for piece in ends)
+            ends = [self.at(piece, layers) for piece in ends]
             self.known_outside_layers[first, last] = stored, self.engine.loaded(self.rank, ends, layers, self.layout)
         return self.known_outside_layers[first, last]
 

@@ -110,6 +110,14 @@ def test_an_engine_makes_the_tables_where_its_class_does():
     assert in_sglang == [layers + 2 * table, layers + table, layers + table, layers + table + norm]
 
 
+def test_a_tied_head_is_divided_where_it_stands_alone():
+    """Gemma 4 31B has 262,144 rows of 5,376: SGLang's embedding is whole on each rank, its head on another stage in
+    halves (`gemma4_causal.py: Gemma4TextScaledWordEmbedding`, `ParallelLMHead`)."""
+    (alone,) = stages("google/gemma-4-31B-it", "sglang", tp=2)
+    first, last = stages("google/gemma-4-31B-it", "sglang", tp=2, pp=2)
+    assert first.weights + last.weights - alone.weights == 2 * 262_144 * 5_376 // 2
+
+
 def test_a_log_has_both_tables_on_a_stage():
     """vLLM 0.15.2, Qwen3-Coder-30B in fp8 on a stage of 16 layers and one of 32 (github.com/vllm-project/vllm/issues/
     34076): an RTX 5070 Ti has 3.18 GiB for the cache, 0.58 less than if another stage had the embedding or the head."""
