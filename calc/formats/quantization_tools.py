@@ -215,6 +215,7 @@ def modelopt(stated: Mapping[str, Any]) -> Reading:
     if merged.get("quant_algo") is None and isinstance(merged.get("config_groups"), Mapping):
         return compressed_tensors({**merged, "ignore": list(skip.names)})
     name, form = algorithm(merged)
+    form = replace(form, tool="modelopt") if name == "fp8-tensor" else form
     note = None
     if not any(isinstance(merged.get(key), list) for key in lists):
         note = Message(

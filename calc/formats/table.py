@@ -8,8 +8,9 @@ from calc.errors import Message
 from calc.formats.format_names import MLX_FORMATS, MixFormat, WeightFormat
 from calc.model.tensor import FixedDtype, Shape
 
-Tool = Literal["awq", "gptq", "compressed-tensors"]
-"""Tools whose integers with a scale for each group of inputs engines read by ways of their own."""
+Tool = Literal["awq", "gptq", "compressed-tensors", "modelopt"]
+"""Tools whose integers with a scale for each group of inputs, or fp8 with one for a matrix, engines read by ways of
+their own."""
 INDEX_BITS = 32
 """Bits of GPTQ's index of the group that an input belongs to."""
 
@@ -25,7 +26,7 @@ class Format:
     column_bits: int = 0  # of one column: GPTQ's index of the group that it belongs to
     matrix_bits: int = 0  # once a matrix: a scale of the scales
     unread: tuple[int, int] = (0, 0)  # bits of a block and of a column that lie in files, and that no kernel reads
-    tool: Tool | None = None  # whose integers these are; None: of no such tool
+    tool: Tool | None = None  # whose numbers these are; None: of no such tool
     source: str
     name: str = ""  # what a reader knows it by; of one that GGUF files hold, the ggml type
 

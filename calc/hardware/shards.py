@@ -6,7 +6,7 @@ from itertools import chain
 
 from calc.model.architecture import Architecture
 from calc.model.block import Block
-from calc.model.tensor import Tensor
+from calc.model.tensor import Component, Tensor
 
 AT_ENDS = frozenset({"vision", "multi_token_prediction"})
 """Components outside the layers, also where they have layers of their own."""
@@ -24,18 +24,20 @@ def places_within(places: tuple[int, ...], pieces: Iterable[range]) -> tuple[int
 
 
 def copies_within(architecture: Architecture, tensor: Tensor, *pieces: range) -> int:
-    """Layers of a stage, in one piece or several, that hold a tensor; 1 or 0 for one that stands outside the layers.
-
-    The embedding, its positions and the vision encoder are on the first piece, all that follows the layers and the
-    draft layers on the last; a tied head is the embedding once more.
-    """
+    """Layers of a stage, in one piece or several, that run a tensor; 1 or 0 for one that stands outside the layers."""
     if len(pieces) == 1:
         return copies_within_piece(architecture, tensor, pieces[0])
     return sum([copies_within_piece(architecture, tensor, piece) for piece in pieces])
 
 
-def copies_within_piece(architecture: Architecture, tensor: Tensor, stage: range) -> int:
-    """Layers of one range that hold a tensor; 1 or 0 for one that stands outside the layers."""
+def copies_within_piece(
+    architecture: Architecture, tensor: Tensor, stage: range, on_every_stage: frozenset[Component] = frozenset()
+) -> int:
+    """Layers of one range that hold a tensor; 1 or 0 for one that stands outside the layers.
+
+    The embedding, its positions and the vision encoder are on the first piece, all that follows the layers and the
+    draft layers on the last; a tied head is the embedding once more. A stage may have others, which it does not run.
+    """
     if tensor.layers and tensor.excluded_as not in AT_ENDS:
         return bisect_left(tensor.layers, stage.stop) - bisect_left(tensor.layers, stage.start)
     first, last = stage.start == 0, stage.stop == architecture.num_layers
@@ -43,6 +45,8 @@ def copies_within_piece(architecture: Architecture, tensor: Tensor, stage: range
         return int(first)
     if tensor.excluded_as == "multi_token_prediction":
         return max(1, len(tensor.layers)) * last
+    if tensor.component in on_every_stage:
+        return 1
     if tensor.component == "embedding":
         head = architecture.tied and tensor.name == architecture.names.table
         return int(first or (last and head))

@@ -8,7 +8,6 @@ from calc.errors import Message
 from calc.formats import CACHE_BITS, HEAD_SCALE_BITS, CacheFormat
 from calc.formats.stored import CheckpointSize
 from calc.hardware.overhead import MIDDLE, OverheadSizes
-from calc.hardware.shards import copies_within
 from calc.model.architecture import Architecture
 from calc.model.derivation import Legend, Step, Symbols, derive, window_steps
 from calc.model.formula import Formula, Operand, bare, floor, quotient, repeated, total
@@ -184,12 +183,11 @@ def plain(figures: Mapping[str, int], *always: str) -> Lines:
 
 def weight_steps(serving: Serving, layers: range) -> Iterator[Step]:
     """Bytes as stored on one GPU of a stage, by component and format."""
-    architecture = serving.laid_out.whole
     taken = {None, serving.engine.loads_draft and "multi_token_prediction"}
     counts: dict[tuple[Component, int], tuple[int, int]] = {}  # parameters, and bits of scales
     for piece in serving.engine.on_gpus(serving.weighing.whole, serving.weighing.file):
+        piece, copies = serving.weighing.at(piece, layers), serving.weighing.copies(piece, layers)
         tensor = piece.tensor
-        copies = copies_within(architecture, tensor, layers) * piece.a_layer
         if tensor.excluded_as in taken and copies:
             key = tensor.component, piece.form.bits
             parameters, more = counts.get(key, (0, 0))

@@ -319,11 +319,6 @@ class MultiGPUBounds:
 
 
 def bytes_by_stage(layer_bytes: LayerBytes, stages: Sequence[range]) -> list[int]:
-    """Bytes of each stage: its layers, what comes before the first or after the last, and what every stage has."""
+    """Bytes of each stage: its layers, and what stands outside them."""
     upto = [layer_bytes.layers[stage.stop] for stage in stages]
-    each = [nbytes + layer_bytes.everywhere for nbytes in map(sub, upto, [0, *upto])]
-    if len(each) == 1:  # a tied head is the embedding, once
-        return [each[0] + max(layer_bytes.before, layer_bytes.behind)]
-    each[0] += layer_bytes.before
-    each[-1] += layer_bytes.behind
-    return each
+    return [*map(add, map(sub, upto, [0, *upto]), layer_bytes.outside.of_stages(len(stages)))]

@@ -1,17 +1,18 @@
 """The weights of a tensor-parallel rank, weighed once for every way to cut its layers into pipeline stages."""
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 from calc.formats import Precision
 from calc.formats.stored import Piece
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem, Range
 from calc.hardware.parallel import Layout
-from calc.hardware.shards import blocks_within, copies_within, layer_kinds, places_within
+from calc.hardware.shards import blocks_within, copies_within_piece, layer_kinds, places_within
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.named import Peak, largest
@@ -28,13 +29,31 @@ def step_size(limits: Limits, *, last: bool) -> StepSize:
     return limits.step_tokens, limits.sequences, limits.encoder_bytes, limits.image_patches, last
 
 
+Amount = TypeVar("Amount")
+
+
+class OutsideLayers(NamedTuple, Generic[Amount]):
+    """Amounts outside the layers: on the only stage, on the first of several, on one between and on the last."""
+
+    only: Amount
+    first: Amount
+    between: Amount
+    last: Amount
+
+    def of_stages(self, stages: int) -> list[Amount]:
+        """Amount on each of so many stages [stages]."""
+        return [self.only] if stages == 1 else [self.first, *[self.between] * (stages - 2), self.last]
+
+
+ENDS = OutsideLayers(only=(True, True), first=(True, False), between=(False, False), last=(False, True))
+"""Whether each is the first stage, and whether it is the last."""
+
+
 class LayerBytes(NamedTuple):
-    """Bytes on a rank: cumulated over the layers, before the first, after the last, and on every stage."""
+    """Bytes on a rank: cumulated over the layers, and outside them."""
 
     layers: list[int]
-    before: int
-    behind: int
-    everywhere: int
+    outside: OutsideLayers[int]
 
 
 class Places(NamedTuple):
@@ -156,9 +175,8 @@ class Weighing:
 
     @cached_property
     def experts_and_rest(self) -> list[tuple[int, int]]:
-        """Bytes of routed experts and of all else [kinds + 2]: by kind of layer, before the first, after the last."""
-        by_layer, layers = [], self.rank.num_layers
-        ends = [(self.outside_layers, range(0)), (self.outside_layers, range(layers, layers))]
+        """Bytes of routed experts and of all else [kinds + 4]: by kind of layer, and outside the layers."""
+        by_layer, ends = [], [(self.outside_layers, self.ending(first=first, last=last)) for first, last in ENDS]
         for pieces, stage in (*self.pieces_of_kinds(), *ends):
             sizes = [0, 0]
             for piece in pieces:
@@ -170,19 +188,19 @@ class Weighing:
         """Lower bound of the bytes stored on a rank of a shape: all its ranks divide the routed experts, those of the
         largest group all else, and none the tables."""
         ranks = max((shape.tp, *(self.engine.groups(self.whole, shape) or ())))
-        *each, before, behind = (experts // shape.gpus + others // ranks for experts, others in self.experts_and_rest)
-        return self.cumulated(each, before, behind)
+        each = [experts // shape.gpus + others // ranks for experts, others in self.experts_and_rest]
+        return self.cumulated(each, each[-len(ENDS) :])
 
-    def cumulated(self, each: Sequence[int], before: int, behind: int) -> LayerBytes:
-        """Bytes on a rank from those of a layer of each kind, before the first layer and after the last."""
+    def cumulated(self, each: Sequence[int], outside: Iterable[int]) -> LayerBytes:
+        """Bytes on a rank from those of a layer of each kind and outside the layers, with the tables of each stage."""
         layers = accumulate((each[kind] for kind in self.places.kinds), initial=0)
-        return LayerBytes([*layers], before, behind, self.tables.total)
+        return LayerBytes([*layers], OutsideLayers(*(nbytes + self.tables.total for nbytes in outside)))
 
     @cached_property
     def loaded(self) -> LayerBytes:
-        """Bytes of the rank once loaded, with the tables of each stage."""
-        before, behind = (self.bytes_outside_layers(first=first, last=not first)[1].total for first in (True, False))
-        return self.cumulated([loaded.total for _, loaded in self.bytes_by_kind], before, behind)
+        """Bytes of the rank once loaded."""
+        outside = (self.bytes_outside_layers(first=first, last=last)[1].total for first, last in ENDS)
+        return self.cumulated([loaded.total for _, loaded in self.bytes_by_kind], outside)
 
     @cached_property
     def tables(self) -> LoadedWeights:
@@ -193,7 +211,25 @@ class Weighing:
         """Bytes of a stage's share of a tensor as stored; 0 of a vision encoder, which is counted separately."""
         if piece.tensor.excluded_as == "vision":
             return 0
-        return piece.nbytes * piece.a_layer * copies_within(self.whole, piece.tensor, stage)
+        return self.at(piece, stage).nbytes * self.copies(piece, stage)
+
+    def at(self, piece: Piece, stage: range) -> Piece:
+        """A tensor as a stage holds it: a tied head on another than the embedding's is divided as heads are, also where
+        the embedding is not (SGLang `models/gemma4_causal.py`)."""
+        rank, tensor = self.rank, piece.tensor
+        if stage.start == 0 or not rank.tied or tensor.name != rank.names.table or rank.head_rows in (None, rank.vocab):
+            return piece
+        return Piece.of(replace(tensor, shape=(rank.head_rows, *tensor.shape[1:])), piece.form)
+
+    def copies(self, piece: Piece, stage: range) -> int:
+        """Number of a tensor's copies on a stage."""
+        on_every_stage = self.engine.on_every_stage(self.whole)
+        return piece.a_layer * copies_within_piece(self.whole, piece.tensor, stage, on_every_stage)
+
+    def ending(self, *, first: bool, last: bool) -> range:
+        """Layers of a stage that has none, or all of them, as the first stage or the last."""
+        begin = 0 if first else 1
+        return range(begin, self.rank.num_layers if last else begin)
 
     @property
     def without_weights(self) -> LaidOut:
@@ -293,8 +329,9 @@ class Weighing:
         if self.sibling is not None and ends == self.sibling.outside_layers:
             return self.sibling.bytes_outside_layers(first=first, last=last)
         if (first, last) not in self.known_outside_layers:
-            layers = range(0 if first else 1, self.rank.num_layers if last else 0 if first else 1)
+            layers = self.ending(first=first, last=last)
             stored = sum(self.stored_size(piece, layers) for piece in ends)
+            ends = [self.at(piece, layers) for piece in ends]
             self.known_outside_layers[first, last] = stored, self.engine.loaded(self.rank, ends, layers, self.layout)
         return self.known_outside_layers[first, last]
 

@@ -20,7 +20,7 @@ from calc.serving.engines.engine import Engine
 from calc.serving.engines.loading import vision_share
 from calc.serving.engines.rules import Question
 from calc.serving.engines.sizes import GPUAtStart, LaidOut, Limits, Stage
-from calc.serving.weighing import RankWeights, Weighing
+from calc.serving.weighing import ENDS, OutsideLayers, RankWeights, Weighing
 from calc.serving.workload import Workload
 from calc.time.arrays import Array, Flags, Indices, first_equal
 from calc.time.time_operations import Demand, Routing, computed, demand, routing, unrolled
@@ -115,8 +115,7 @@ class Weighed(NamedTuple):
 
     routed: Array  # bytes of each layer's routed experts
     others: Array  # of each layer except them
-    before: Array  # of what stands before the layers
-    behind: Array  # of what stands behind them, a tied head included
+    outside: OutsideLayers[Array]  # of what stands outside the layers
     demand: Demand
 
 
@@ -155,9 +154,8 @@ class Shards:
         share = 1.0 if route is None else -(-route.experts // layout.ep) / route.experts
         ranges = first.ranges_of(layout.pp)
         by_layer = own.others[chosen] + experts.routed[chosen] * share
-        stage_bytes = np.stack([by_layer[:, stage.start : stage.stop].sum(axis=1) for stage in ranges])
-        stage_bytes[0] += own.before[chosen]
-        stage_bytes[-1] += (own.behind - (own.demand.tied_head if layout.pp == 1 else 0))[chosen]
+        outside = np.stack(own.outside.of_stages(layout.pp))[:, chosen]
+        stage_bytes = outside + [by_layer[:, stage.start : stage.stop].sum(axis=1) for stage in ranges]
         does = replace(own.demand, routing=route, dcp=layout.dcp, longest=max(map(len, ranges)), stages=layout.pp)
         if route is not None:
             shares = {"flops": 1, "elements": 1, "weights": share}
@@ -183,19 +181,21 @@ class Shards:
     def weigh(self, layout: Layout) -> Weighed:
         weighings = [ranks.of(layout) for ranks in self.weights]
         whole, rank, layers = weighings[0].whole, weighings[0].rank, range(weighings[0].rank.num_layers)
-        sizes = [[each.experts_and_rest[kind] for kind in (*each.places.kinds, -2, -1)] for each in weighings]
-        *by_layer, before, behind = np.array(sizes, dtype=np.float64).transpose(1, 2, 0)
-        before, behind = before.sum(axis=0), behind.sum(axis=0)
-        routed, others = np.stack(by_layer, axis=2)
+        ends = range(-len(ENDS), 0)
+        sizes = [[each.experts_and_rest[kind] for kind in (*each.places.kinds, *ends)] for each in weighings]
+        table = np.array(sizes, dtype=np.float64).transpose(2, 0, 1)  # [2, formats, layers + 4]
+        routed, others = table[:, :, : len(layers)]
+        only, first, between, last = table[:, :, len(layers) :].sum(axis=0).T
         if self.engine.loads_vision:
-            before += sum(vision_share(tensor, layout) for tensor in rank.tensors() if tensor.excluded_as == "vision")
+            vision = sum(vision_share(tensor, layout) for tensor in rank.tensors() if tensor.excluded_as == "vision")
+            only, first = only + vision, first + vision
         states = partial(self.engine.state_bytes, whole)
         does = computed(unrolled(whole), unrolled(rank), layout, layers, states=states)
         demands = [
             demand(whole, rank, weighing.precision, layout, layers, file=weighing.read, sibling=does)
             for weighing in weighings
         ]
-        return Weighed(routed, others, before, behind, mapped_over(demands, np.array))
+        return Weighed(routed, others, OutsideLayers(only, first, between, last), mapped_over(demands, np.array))
 
 
 def mapped_over(figures: Sequence[Any], of: Callable[[Sequence[Any]], Any]) -> Any:

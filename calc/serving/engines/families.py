@@ -7,6 +7,7 @@ from pathlib import Path
 from calc.errors import Message, Refusal
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
+from calc.model.tensor import Component
 
 TABLE = tomllib.loads(Path(__file__).with_name("families.toml").read_text(encoding="utf-8"))
 FAMILIES = {
@@ -56,6 +57,15 @@ def undivided(engine: str, title: str, model: Architecture, layout: Layout, rank
             )
             message = Message(sentence, engine=title, family=model.model_type, n=most, ranks=ranks)
             yield Refusal(message, "tp" if layout.tp > most else "dp")
+
+
+ON_EVERY_STAGE: dict[str, Component] = {"embedding_on_every_stage": "embedding", "head_on_every_stage": "lm_head"}
+
+
+def on_every_stage(engine: str, family: str) -> frozenset[Component]:
+    """Components outside the layers that an engine's class of a family has on every pipeline stage."""
+    rules = FAMILIES.get(engine, {})
+    return frozenset(component for rule, component in ON_EVERY_STAGE.items() if family in rules.get(rule, ()))
 
 
 def unserved(engine: str, model: Architecture) -> str | None:

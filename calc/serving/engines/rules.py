@@ -23,6 +23,7 @@ from calc.model.block import Block
 from calc.model.compressed_attention import CompressedAttention
 from calc.model.feedforward import RankGroups
 from calc.model.tensor import Tensor
+from calc.serving.engines.families import FAMILIES
 from calc.serving.engines.sizes import LaidOut, Limits
 from calc.serving.engines.started import StartedEngine
 from calc.serving.kv_cache import growth
@@ -306,8 +307,9 @@ class Rules(StartedEngine):
         return None
 
     def embedding_rows(self, model: Architecture, layout: Layout) -> int:
-        """Rows of the embedding on a rank: its share of those of a copy."""
-        return self.vocabulary(model.vocab, layout.tp)
+        """Rows of the embedding on a rank: its share of those of a copy, or all of them."""
+        whole = model.model_type in FAMILIES.get(self.name, {}).get("undivided_embedding", ())
+        return model.vocab if whole else self.vocabulary(model.vocab, layout.tp)
 
     def rank(self, model: Architecture, layout: Layout) -> Architecture:
         """One rank's part of a model."""

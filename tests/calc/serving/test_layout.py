@@ -6,11 +6,16 @@ from hypothesis import strategies as st
 
 from calc import ConfigError, Layout, Overhead, Precision, Workload
 from calc.hardware.division import divides
+from calc.hardware.overhead import HIGH
 from calc.hardware.parallel import shapes
 from calc.serving.engines import ENGINES
+from calc.serving.engines.families import on_every_stage
+from calc.serving.fewest import bytes_by_stage
 from calc.serving.memory import Serving
+from calc.units import GIB
 from presets import gpus
-from tests import CHECKPOINT_ENGINES
+from tests import CHECKPOINT_ENGINES, load
+from tests.cases import in_one_test
 from tests.structures import architectures, generating, staged
 
 ARCHITECTURES = architectures()
@@ -65,18 +70,63 @@ def test_stages_hold_the_whole_model_together(model, engine, tp, pp):
     counted = [tensor for tensor in architecture.tensors() if tensor.excluded_as is None]
     assert sum(tensor.parameters for tensor in counted) == architecture.parameters().total
     whole = sum(tensor.parameters * WIDTHS[tensor.dtype] for tensor in counted)
-    table = architecture.tensors()[0].parameters
-    head = 2 * table if architecture.tied and pp > 1 else 0  # a tied head stands on another GPU than the embedding
+    every = ENGINES[engine]().on_every_stage(architecture)
+    tables = sum(tensor.parameters * WIDTHS[tensor.dtype] for tensor in counted if tensor.component in every)
+    if architecture.tied and "embedding" not in every and pp > 1:
+        whole += 2 * architecture.tensors()[0].parameters  # the head stands on another GPU than the embedding
     held = [stage.weights for stage in laid_out.stages]
     assert [layer for layers in laid_out.ranges for layer in layers] == list(range(architecture.num_layers))
     assert len(held) == pp
-    assert whole + head <= tp * sum(held)
+    assert whole <= tp * sum(held)
     assert max(held) <= whole
     if tp == 1:
-        assert sum(held) == whole + head
+        assert sum(held) == whole + tables * (pp - 1)
+    loaded = [stage.loaded.total for stage in laid_out.stages]
+    assert bytes_by_stage(serving(model, engine, tp=tp, pp=pp).weighing.loaded, laid_out.ranges) == loaded
     for stage, layers in zip(laid_out.stages, laid_out.ranges, strict=True):
         assert len({layer for block in stage.blocks for layer in block.runs_in}) == len(layers)
         assert (stage.first, stage.last) == (layers.start == 0, layers.stop == architecture.num_layers)
+
+
+TABLES = load("stage_tables.json")
+
+
+@in_one_test(
+    ("engine", "family", "file", "embedding", "head"),
+    [pytest.param(engine, *row, id=f"{engine}-{row[0]}") for engine in ("vllm", "sglang") for row in TABLES[engine]],
+)
+def test_tables_on_every_stage(engine, family, file, embedding, head):
+    expected = {name for name, where in (("embedding", embedding), ("lm_head", head)) if where == "every"}
+    assert on_every_stage(engine, family) == expected, file
+
+
+def test_an_engine_makes_the_tables_where_its_class_does():
+    """Qwen3-30B-A3B has 12 layers on each of four stages, an embedding and a head of 151,936 rows of 2,048: vLLM's
+    `qwen3_moe.py` makes both on every stage, SGLang's the head, and its `qwen2_moe.py` the embedding on the first."""
+    model, table, norm = "Qwen/Qwen3-30B-A3B", 2 * 151_936 * 2048, 2 * 2048
+    in_vllm, in_sglang = ([s.weights for s in stages(model, engine, pp=4)] for engine in ("vllm", "sglang"))
+    layers = (2 * ARCHITECTURES[model].parameters().total - 2 * table - norm) // 4
+    assert in_vllm == [layers + 2 * table] * 3 + [layers + 2 * table + norm]
+    assert in_sglang == [layers + 2 * table, layers + table, layers + table, layers + table + norm]
+
+
+def test_a_tied_head_is_divided_where_it_stands_alone():
+    """Gemma 4 31B has 262,144 rows of 5,376: SGLang's embedding is whole on each rank, its head on another stage in
+    halves (`gemma4_causal.py: Gemma4TextScaledWordEmbedding`, `ParallelLMHead`)."""
+    (alone,) = stages("google/gemma-4-31B-it", "sglang", tp=2)
+    first, last = stages("google/gemma-4-31B-it", "sglang", tp=2, pp=2)
+    assert first.weights + last.weights - alone.weights == 2 * 262_144 * 5_376 // 2
+
+
+def test_a_log_has_both_tables_on_a_stage():
+    """vLLM 0.15.2, Qwen3-Coder-30B in fp8 on a stage of 16 layers and one of 32 (github.com/vllm-project/vllm/issues/
+    34076): an RTX 5070 Ti has 3.18 GiB for the cache, 0.58 less than if another stage had the embedding or the head."""
+    found = serving("Qwen/Qwen3-30B-A3B", weights="fp8", pp=2)
+    found = found.with_engine(found.engine.with_options(version="0.15.2", gpu_memory_utilization=0.9))
+    first, _ = found.weighing.stages([range(16), range(16, 48)])
+    budget = found.on(gpus()["rtx-5070-ti"], Workload(context=34_736)).room(HIGH).budgets[0]
+    taken = sum(budget.allocated.values()) - budget.allocated["weights"] + first.loaded.total
+    assert (budget.requested - taken) / GIB == pytest.approx(3.18, abs=0.02)
 
 
 @given(MODELS, NAMES, st.sampled_from([1, 2, 4]), st.integers(1, 64), st.integers(1, 100_000))

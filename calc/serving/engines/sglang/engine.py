@@ -30,10 +30,11 @@ from calc.model.feedforward import RankGroups
 from calc.model.linear_attention import KimiDelta
 from calc.model.mixers import CompressedAttention
 from calc.model.named import Peak
+from calc.model.tensor import Component
 from calc.model.vision import ListedTower
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.drafts import DraftingEngine
-from calc.serving.engines.families import families, undivided
+from calc.serving.engines.families import class_family, families, on_every_stage, undivided
 from calc.serving.engines.launch import (
     Image,
     Launch,
@@ -74,7 +75,13 @@ from calc.serving.engines.sglang.cache import (
     slot_bytes,
 )
 from calc.serving.engines.sglang.options import SPECULATIVE_REQUESTS, SGLangOptions, SpeculativeAlgorithm, draft_length
-from calc.serving.engines.sglang.rules import unfit_flags, unfit_pages, without_head, without_marlin
+from calc.serving.engines.sglang.rules import (
+    unfit_flags,
+    unfit_pages,
+    without_head,
+    without_marlin,
+    without_modelopt_fp8,
+)
 from calc.serving.engines.sizes import Budget, GPUAtStart, HostCache, LaidOut, Limits
 from calc.serving.engines.vllm.rules import SUPPORTED_UNTIL
 from calc.serving.engines.vllm.working_memory import EXPERTS, FEED_FORWARD, OUTPUT_OF_EXPERTS, profile_peaks
@@ -137,7 +144,6 @@ STREAMED_BATCH, MANY = 512, 400
 """Requests at once up to which all have CUDA graphs there, and from which images get three times the room."""
 UNREAD = families("sglang", "unread_encoder")
 WHOLE_EMBEDDING = families("sglang", "whole_embedding")
-UNDIVIDED_EMBEDDING = families("sglang", "undivided_embedding")
 UNREPEATED = families("sglang", "unrepeated")
 WHOLE_DENSE = families("sglang", "whole_dense")
 HEAD_OF_COPY = families("sglang", "head_of_copy")
@@ -365,6 +371,7 @@ class SGLang(DraftingEngine):
         own = max(1, step // attention_copies(laid_out.whole, laid_out.layout))
         yield from unfit_pages(laid_out.whole, gpu, self.options, own)
         yield from without_marlin(laid_out, gpu)
+        yield from without_modelopt_fp8(laid_out, gpu)
         if gpu.platform == "cuda":
             yield from without_asymmetry(precision, self.title)
         if gpu.platform == "cuda" and precision.weights == "mxfp4" and not laid_out.whole.experts:
@@ -394,10 +401,11 @@ class SGLang(DraftingEngine):
         )
         return None if groups == RankGroups.of(layout.tp) else groups
 
+    def on_every_stage(self, model: Architecture) -> frozenset[Component]:
+        return on_every_stage(self.name, class_family(model))
+
     def embedding_rows(self, model: Architecture, layout: Layout) -> int:
-        """All of them in some families, and padded to 64 in some where the attention has copies."""
-        if model.model_type in UNDIVIDED_EMBEDDING:
-            return model.vocab
+        """Rows of the embedding on a rank: all, padded to 64, in some families where the attention has copies."""
         if model.model_type in WHOLE_EMBEDDING and attention_copies(model, layout) > 1 and layout.tp > 1:
             return round_up(model.vocab, VOCABULARY)
         return super().embedding_rows(model, layout)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from calc.errors import Message, Refusal
-from calc.formats import COMPRESSED_TENSORS, KERNELS
+from calc.formats import COMPRESSED_TENSORS, KERNELS, MODELOPT
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
 from calc.serving.engines.families import class_family, families
@@ -34,6 +34,16 @@ def unfit_flags(model: Architecture, options: SGLangOptions) -> Iterator[Refusal
 
 MARLIN: Capability = (8, 0)
 """First NVIDIA GPUs on which it runs Marlin."""
+MODELOPT_FP8: Capability = (8, 9)
+"""First NVIDIA GPUs on which it runs ModelOpt's fp8 (`modelopt_quant.py: ModelOptFp8Config.get_min_capability`)."""
+
+
+def without_modelopt_fp8(laid_out: LaidOut, gpu: GPU) -> Iterator[Refusal]:
+    """Refusals of files that ModelOpt quantized to fp8 as a whole, on GPUs that run other tools' fp8 by Marlin."""
+    cuda = capability(gpu)
+    if cuda is not None and cuda < MODELOPT_FP8 and any(f.tool == MODELOPT for f in laid_out.precision.stored_forms):
+        sentence = "SGLang runs ModelOpt's fp8 from compute capability 8.9 on; {gpu} has {has}."
+        yield Refusal(Message(sentence, gpu=gpu.name, has=gpu.capability), "weights", ["bf16"])
 
 
 def without_marlin(laid_out: LaidOut, gpu: GPU) -> Iterator[Refusal]:

@@ -105,9 +105,11 @@ def profile_peaks(
 def layer_elements(block: Block, hidden: Any, *, sent: bool = False) -> Iterator[tuple[Message, Elements]]:
     """Tensors of a layer besides its input and output: in its mixers, and in its feed-forward gate and up in one, and
     their product; with experts for each copy of the token, where the first makes room for the output
-    (`fused_moe.py`). There is a copy for each expert that a token chooses, also of those on other ranks (vLLM
-    `experts/triton_moe.py: workspace_shapes`, SGLang `triton_utils/fused_moe.py: _fused_moe_kernel_sequence`,
-    TensorRT-LLM `moe_kernels.cu: getWorkspaceDeviceBufferSizes`), unless tokens are sent to ranks."""
+    (`fused_moe.py: fused_experts_impl`). Kernels of 0.33 have workspaces of their own, which stay (`workspace_shapes`):
+    none of TensorRT-LLM's, and of Triton, Marlin and CUTLASS one of max(I, h) and one of max(2 I, h) for each copy;
+    public logs do not tell these apart. There is a copy for each expert that a token chooses, also of those on other
+    ranks (vLLM `experts/triton_moe.py`, SGLang `triton_utils/fused_moe.py: _fused_moe_kernel_sequence`, TensorRT-LLM
+    `moe_kernels.cu: getWorkspaceDeviceBufferSizes`), unless tokens are sent to ranks."""
     for mixer in block.mixers:
         yield ATTENTION, mixer.fused_elements(hidden)
     moe, dense = block.moe, block.dense

@@ -350,6 +350,25 @@ def test_integers_in_groups_by_marlin(model, weights, gpu, runs):
     assert ("weights" in fields) != runs
 
 
+@pytest.mark.parametrize(
+    ("engine", "stated", "gpu", "runs"),
+    [
+        ("sglang", {"quant_method": "modelopt", "quant_algo": "FP8"}, "a100-sxm-80gb", False),
+        ("sglang", {"quant_method": "modelopt", "quant_algo": "FP8"}, "rtx-4090", True),
+        ("sglang", {"quant_method": "fp8", "activation_scheme": "static"}, "a100-sxm-80gb", True),
+        ("vllm", {"quant_method": "modelopt", "quant_algo": "FP8"}, "a100-sxm-80gb", True),
+    ],
+)
+def test_fp8_of_modelopt_by_generation(engine, stated, gpu, runs):
+    """get_min_capability is 89 in ModelOptFp8Config of SGLang 0.5.23 and 80 in its Fp8Config, and 80 in vLLM 0.33's
+    ModelOptFp8Config."""
+    config = {**models()["Qwen/Qwen3-8B"].config, "quantization_config": stated}
+    model, precision, started = Architecture.from_config(config), Precision.of(config), ENGINES[engine]()
+    laid_out = Serving.of(model, started, precision, Layout(), Overhead()).laid_out
+    fields = [refusal.field for refusal in started.gpu_refusals(gpus()[gpu], laid_out)]
+    assert ("weights" in fields) != runs
+
+
 @pytest.mark.parametrize(("engine", "runs"), [("vllm", False), ("sglang", True)])
 def test_scales_of_an_order_stand_on_every_rank(engine, runs):
     """SGLang 0.5.23 `marlin_repeat_scales_on_all_ranks`: act_order. vLLM's kernels up to 0.29 want whole groups too."""
