@@ -237,8 +237,7 @@ short: training, for in ours it is longer than generation in each of these four 
 30 to 37 %, dense or not. Of Qwen3-30B-A3B a part is known: these releases ran experts one after the other
 (`moe_grouped_gemm` is on since pull request 2278 of May 2026, by whose author's paired runs on GB200 a step takes 19 %
 less with it), and ours has Megatron's grouped product. What else makes GB200 slower than Megatron-Bridge's benchmarks,
-which ours are fitted to, no record says.
-"""
+which ours are fitted to, no record says."""
 RECORDS = """## Public records
 
 Of 111 public records 12 state what a step needs to be weighed. Four of these state a peak: the median error is 9.0%

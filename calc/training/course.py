@@ -432,24 +432,27 @@ def reducing(nbytes: int) -> Tensors:
 # What torchtitan's selective checkpointing keeps of a layer.
 
 
-def alternate_bytes(block: Block, hidden: int, w: int, *, compiled: bool) -> int:
-    """Bytes a token of attention's outputs and of every other matrix product in a layer, from the first on. Compiled,
+def alternate_bytes(block: Block, hidden: int, w: int, *, compiled: bool, sends: bool) -> int:
+    """Bytes per token that a layer keeps for its backward pass: outputs of attention and of every other matrix product
+    from the first on, the router's and those of routed experts aside; the choice of experts; and where tokens are sent
+    to their experts, what arrives there and back (torchtitan b5bcd76, `distributed/activation_checkpoint.py`,
+    `SelectiveAC`; grouped products are none of the operations that torch 2.13's `get_default_op_list` names). Compiled,
     what is only added to the residual stream is not saved, for nothing reads it going back (torch 2.13,
     `_functorch/partitioners.py`, `solve_min_cut`)."""
-    outputs = sum(w * matrices(mixer, hidden)[-1][1] + 4 * mixer.n_q for mixer in block.attentions)
-    rows: list[int] = []  # of each matrix, once for each expert that a token passes through
+    saved = sum(w * matrices(mixer, hidden)[-1][1] + 4 * mixer.n_q for mixer in block.attentions)
+    rows: list[int] = []  # of each matrix
     added: set[int] = set()  # places of those whose product is only added
-    for mixer in block.mixers:
-        rows += [shape[0] for shape in matrices(mixer, hidden)]
-        added.add(len(rows) - 1)
-    if block.moe is not None:
-        rows += [block.moe.top_k * shape[0] for shape in matrices(block.moe.expert, block.moe.latent or hidden)]
-    if block.dense is not None:
-        rows += [shape[0] for shape in matrices(block.dense, hidden)]
-        added.add(len(rows) - 1)
+    moe = block.moe
+    dense = [block.dense] if moe is None else [moe.shared, moe.parallel_mlp]
+    for part in (*block.mixers, *dense):
+        if part is not None:
+            rows += [shape[0] for shape in matrices(part, hidden)]
+            added.add(len(rows) - 1)
+    if moe is not None:
+        saved += moe.top_k * (4 + 8)  # scores in fp32, and their places
+        saved += 2 * moe.top_k * w * (moe.latent or hidden) if sends else 0
     unread = added if compiled and block.norms_first and len(block.norms) < 4 else set()
-    saved = [columns for place, columns in enumerate(rows) if place % 2 == 0 and place not in unread]
-    return outputs + w * sum(saved)
+    return saved + w * sum(columns for place, columns in enumerate(rows) if place % 2 == 0 and place not in unread)
 
 
 def matrices(part: Mixer | MLP, hidden: int) -> list[Shape]:
@@ -547,10 +550,9 @@ class Course:
         if block is not None and work.offload_activations:
             saved = forward = NOTHING
         elif block is not None and work.recompute == "alternate":
-            repeated = by(
-                CountedBy.TOKEN,
-                alternate_bytes(block, self.rank.hidden, WIDTH[self.recipe.compute], compiled=work.fused),
-            )
+            width, sends = WIDTH[self.recipe.compute], self.layout.ep > 1
+            kept = alternate_bytes(block, self.rank.hidden, width, compiled=work.fused, sends=sends)
+            repeated = by(CountedBy.TOKEN, kept)
         return Run(
             profile=profile,
             layers=len(places),
