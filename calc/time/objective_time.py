@@ -74,7 +74,7 @@ def mean_lengths(training: Training) -> Training:
     return training.changed(workload=training.work.model_copy(update={"sequence": mean.sequence}), objective=mean)
 
 
-class Generation(NamedTuple):
+class RolloutTime(NamedTuple):
     """Completions that one engine generates, in decode steps and seconds at one end of the range."""
 
     prompts_s: float
@@ -149,7 +149,7 @@ class ObjectiveSpeed:
             return None
         return speed_on(self.gpu, self.engine.serving, self.cluster)
 
-    def generation(self, end: End) -> Generation:
+    def generation(self, end: End) -> RolloutTime:
         """Steps and seconds in which one engine generates its completions. One that ends makes room for one that waits
         (vLLM 0.33, `v1/core/sched/scheduler.py`, `Scheduler.schedule`), so the engine is full until none waits; then
         the longest run on, with as many left at each step as the mean length says. The cache takes blocks as they fill:
@@ -167,7 +167,7 @@ class ObjectiveSpeed:
         context = max(2, objective.prompt + mean // 2)
         left = (mean - 1) / longest if longest else 1.0
         alone, full = (float(speed.step(n, context, end)) for n in (1, at_once))
-        return Generation(
+        return RolloutTime(
             prompts_s=float(speed.prompt(-(-sequences // group), max(1, objective.prompt), end, limits.step_tokens)),
             full_steps=(sequences - at_once) / at_once * mean,
             full_s=full,

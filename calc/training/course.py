@@ -551,8 +551,8 @@ class Course:
             saved = forward = NOTHING
         elif block is not None and work.recompute == "alternate":
             width, sends = WIDTH[self.recipe.compute], self.layout.ep > 1
-            kept = alternate_bytes(block, self.rank.hidden, width, compiled=work.fused, sends=sends)
-            repeated = by(CountedBy.TOKEN, kept)
+            outputs = alternate_bytes(block, self.rank.hidden, width, compiled=work.fused, sends=sends)
+            repeated = by(CountedBy.TOKEN, outputs)
         return Run(
             profile=profile,
             layers=len(places),
