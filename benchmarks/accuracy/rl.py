@@ -246,11 +246,11 @@ ran out of memory one is below its card: DPO of fp32 weights with 71.3 of 80 GiB
 of 1,024 tokens left reserved is not counted there.
 
 ms-swift's are GPU memory as its authors wrote it above their scripts: rounded, and as much as the allocator reserved,
-which is more than what is in use at once (`calc.training.reserved`). Its SimPO adds the likelihood of the chosen. No
-part that its script names explains all of its 50 GiB: weights, gradients, buckets and states under ZeRO-2 on two GPUs
-come to 28, what whole logits of 2 x 2,048 tokens take to 7, and gradients cast to fp32 in one block to 6. Its script
-says GB where the others say GiB: so read it is 46.6 GiB, and ours 12.4% below. Its GRPO is "about 12" of a step whose
-completions are seldom as long as they may be.
+which is more than what is in use at once (`reserved` of `rl_records.py`). Its SimPO adds the likelihood of the chosen.
+No part that its script names explains all of its 50 GiB: weights, gradients, buckets and states under ZeRO-2 on two
+GPUs come to 28, what whole logits of 2 x 2,048 tokens take to 7, and gradients cast to fp32 in one block to 6. Its
+script says GB where the others say GiB: so read it is 46.6 GiB, and ours 12.4% below. Its GRPO is "about 12" of a step
+whose completions are seldom as long as they may be.
 
 The others are not judged:
 
