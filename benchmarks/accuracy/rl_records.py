@@ -19,7 +19,7 @@ from benchmarks.accuracy.steps import DATA, row_of, table_head
 from calc import RECIPES, Architecture, Objective, TrainingLayout, TrainingWorkload
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import gpus
-from calc.training import Colocated, Colocation, RecipeName, Training, TrainingScenario, reserved
+from calc.training import Colocated, Colocation, Phase, RecipeName, Training, TrainingScenario
 from calc.units import GIB, MIB
 from presets import models
 
@@ -60,6 +60,24 @@ class Case:
             return memory.low + cached, memory.total + cached, memory.high + cached
         peak = Colocated(self.training(), Colocation(**self.colocation), gpu).peak
         return peak.low, peak.total, peak.high
+
+
+PASSES: tuple[Phase, ...] = ("reference", "forward", "loss", "backward")
+
+
+def reserved(training: Training) -> int:
+    """Bytes that PyTorch's allocator has taken from the GPU by the end of the first step, overhead included: the peak
+    of the passes, whose blocks stay cached, and on top the cast of flattened gradients to fp32, which is one block,
+    and blocks that were taken one by one are not joined (torch 2.13, notes/cuda, memory management; DeepSpeed 0.19.8,
+    runtime/zero). Memory that is short is given back before it runs out: a verdict does not depend on it."""
+    phases, recipe = training.by_phase(), training.recipe
+    peak = max(memory.total for memory in phases.values())
+    if not recipe.flattened:
+        return peak
+    cast = phases["optimizer"].master_weights
+    if training.layout.zero == 3 and recipe.sub_group:
+        cast = min(cast, 4 * recipe.sub_group)
+    return max(peak, cast + max(phases[phase].total for phase in PASSES if phase in phases))
 
 
 OLD_GRPO = {"method": "grpo", "trl": "1.12"}

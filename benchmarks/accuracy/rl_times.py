@@ -1,24 +1,26 @@
 """python -m benchmarks.accuracy.rl_times: stated times of whole GRPO steps, next to ours.
 
-NeMo RL's performance summary states on-policy steps with the mean length of their sequences, their batches and layouts;
-what it leaves out is in the recipe of the same name (docs/about/performance-summary.md and
+NeMo RL's performance summary states steps with the mean length of their sequences, their batches and layouts; what it
+leaves out is in the recipe of the same name (docs/about/performance-summary.md and
 examples/configs/recipes/llm/performance, github.com/NVIDIA-NeMo/RL, releases 0.5.0 and 0.6.0). Of these, tests/data
 has the ones whose training is divided over data and experts alone, as losses are here. A step generates 64 x 32
 completions of at most 4,096 tokens with their prompts, makes log-probabilities of policy and reference, and updates
-four times. The prompts' share of the mean length is not stated; so few tokens are assumed.
+four times. The prompts' share of the mean length is not stated; so few tokens are assumed. Rows with GPUs of the
+engine's own are one step off policy: while a batch is trained on, the next is generated.
 """
 
 import json
 from collections.abc import Iterator
+from functools import partial
 from statistics import median
 from typing import Any, NamedTuple
 
 from benchmarks.accuracy.steps import DATA, row_of, table_head
 from calc import RECIPES, Architecture, Objective, TrainingLayout, TrainingWorkload
 from calc.hardware.gpus import gpus
-from calc.time.estimate import Estimate
+from calc.time.estimate import End, Estimate
 from calc.time.objective_time import ObjectiveSpeed
-from calc.training import Colocation, Training, TrainingScenario
+from calc.training import Colocation, RolloutPhaseName, Training, TrainingScenario
 from presets import models
 
 FILE = DATA / "rl_times.json"
@@ -33,7 +35,7 @@ class StepTime(NamedTuple):
 
     row: dict[str, Any]
     step_s: Estimate
-    phases: dict[str, float]
+    phases: dict[RolloutPhaseName, float]  # expected
 
     @property
     def error(self) -> float:
@@ -71,23 +73,41 @@ def speed_of(row: dict[str, Any]) -> ObjectiveSpeed:
     architecture = Architecture.from_config(models()[row["model"]].config)
     scenario = TrainingScenario(workload=work, recipe=RECIPES["megatron"], layout=layout, objective=objective)
     training = Training(architecture, scenario)
-    engine = Colocation(engine_share=0.6, rollout_tp=row["engine_tp"], sleep_level=1)
+    if row["engine_gpus"]:
+        own = {"rollout": "server", "engine_share": 0.8, "rollout_dp": row["engine_gpus"] // row["engine_tp"]}
+    else:  # weights and states go to the host (`megatron_policy_worker.py`, `offload_after_refit`)
+        own = {"engine_share": 0.6, "sleep_level": 1, "offload_weights": True, "offload_optimizer": True}
+    engine = Colocation(rollout_tp=row["engine_tp"], **own)
     return ObjectiveSpeed(training, gpus()[row["gpu"]], engine)
 
 
 def step_times() -> Iterator[StepTime]:
     """All of them, with the four updates of a stated step."""
     for row in json.loads(FILE.read_text(encoding="utf-8")):
-        time = speed_of(row).time(divided=False)
-        phases = {phase.name: UPDATES * phase.seconds.expected for phase in time.phases}
-        yield StepTime(row, time.step_s.scaled(UPDATES), phases)
+        speed = speed_of(row)
+        yield StepTime(row, Estimate.over(partial(seconds_of, speed)), phases_of(speed, "expected"))
+
+
+def phases_of(speed: ObjectiveSpeed, end: End) -> dict[RolloutPhaseName, float]:
+    """Seconds of each phase of a stated step."""
+    return {name: UPDATES * seconds for name, seconds in speed.seconds(end).items()}
+
+
+def seconds_of(speed: ObjectiveSpeed, end: End) -> float:
+    """Seconds of a stated step: its phases one after the other, or training next to the generation for the step that
+    follows."""
+    phases = phases_of(speed, end)
+    assert speed.engine is not None
+    if speed.engine.colocated:
+        return sum(phases.values())
+    generated, handed_over = phases.pop("rollout"), phases.pop("weight_sync")
+    return handed_over + max(generated, sum(phases.values()))
 
 
 def written() -> str:
     """The table."""
-    lines = table_head(
-        ["Model", "GPUs", "Tokens, mean", "Stated", "Ours", "Range", "Error", "Generation", "Passes", "Update"]
-    )
+    columns = ("Model", "GPUs", "Policy", "Tokens, mean", "Stated", "Ours", "Range", "Error")
+    lines = table_head([*columns, "Generation", "Passes", "Update"])
     times = list(step_times())
     for one in times:
         row, phases = one.row, one.phases
@@ -95,7 +115,8 @@ def written() -> str:
             row_of(
                 [
                     row["model"],
-                    f"{row['gpus']} {row['gpu']}",
+                    f"{row['gpus'] + row['engine_gpus']} {row['gpu']}",
+                    "one step off" if row["engine_gpus"] else "on",
                     f"{row['mean_tokens']:,}",
                     f"{row['step_s']:g} s",
                     f"{one.step_s.expected:.0f} s",

@@ -74,17 +74,18 @@ def mean_lengths(training: Training) -> Training:
     return training.changed(workload=training.work.model_copy(update={"sequence": mean.sequence}), objective=mean)
 
 
-class Wave(NamedTuple):
-    """Completions that are generated together, and how often so many are."""
+class RolloutTime(NamedTuple):
+    """Completions that one engine generates, in decode steps and seconds at one end of the range."""
 
-    times: int
-    steps: int  # behind the first token of each
     prompts_s: float
-    decode_s: float
+    full_steps: float  # while others wait for a place
+    full_s: float  # of each of these
+    last_steps: int  # from when none waits until the longest is done
+    last_s: float  # of each of these, by the sequences left on average
 
     @property
     def seconds(self) -> float:
-        return self.times * (self.prompts_s + self.steps * self.decode_s)
+        return self.prompts_s + self.full_steps * self.full_s + self.last_steps * self.last_s
 
 
 class ObjectiveSpeed:
@@ -148,31 +149,31 @@ class ObjectiveSpeed:
             return None
         return speed_on(self.gpu, self.engine.serving, self.cluster)
 
-    def generated_s(self, end: End) -> float:
-        """Seconds in which one engine generates its completions."""
-        return sum(wave.seconds for wave in self.waves(end))
-
-    def waves(self, end: End) -> tuple[Wave, ...]:
-        """Completions, as many at once as the cache holds, then the others; the last of a wave is as long as it may be,
-        and as many are left at each step as the mean length says. A prompt is passed once for its group, whose other
-        members find it in the cache."""
+    def generation(self, end: End) -> RolloutTime:
+        """Steps and seconds in which one engine generates its completions. One that ends makes room for one that waits
+        (vLLM 0.33, `v1/core/sched/scheduler.py`, `Scheduler.schedule`), so the engine is full until none waits; then
+        the longest run on, with as many left at each step as the mean length says. The cache takes blocks as they fill:
+        as many sequences as it holds of the mean length. A prompt is passed once for its group, whose other members
+        find it in the cache."""
         engine, speed = self.engine, self.serving
         assert engine is not None
         assert speed is not None
-        objective, limits = self.objective, engine.plan.limits
-        at_once = max(1, int(min(engine.sequences, engine.plan.concurrency(HIGH), limits.sequences)))
+        objective, limits, sequences = self.objective, engine.plan.limits, engine.sequences
+        mean_sequence = self.mean.work.sequence
+        mean, longest = mean_sequence - objective.prompt, objective.completion - 1
+        cached = engine.plan.concurrency(HIGH) * objective.sequence / mean_sequence
+        at_once = max(1, int(min(sequences, cached, limits.sequences)))
         group = objective.num_generations if self.method.groups else 1
-        steps, mean = objective.completion - 1, self.mean.work.sequence - objective.prompt
         context = max(2, objective.prompt + mean // 2)
-        left = (mean - 1) / steps if steps else 1.0
-
-        def wave(times: int, count: int) -> Wave:
-            prompts = speed.prompt(-(-count // group), max(1, objective.prompt), end, limits.step_tokens)
-            alone, together = (float(speed.step(n, context, end)) for n in (1, count))
-            return Wave(times, steps, float(prompts), alone + left * (together - alone))
-
-        times, others = divmod(engine.sequences, at_once)
-        return tuple(wave(*of) for of in ((times, at_once), (1, others)) if all(of))
+        left = (mean - 1) / longest if longest else 1.0
+        alone, full = (float(speed.step(n, context, end)) for n in (1, at_once))
+        return RolloutTime(
+            prompts_s=float(speed.prompt(-(-sequences // group), max(1, objective.prompt), end, limits.step_tokens)),
+            full_steps=(sequences - at_once) / at_once * mean,
+            full_s=full,
+            last_steps=longest,
+            last_s=alone + left * (full - alone),
+        )
 
     def handed_over_s(self, end: End) -> float:
         """Seconds in which the engine gets the new weights: gathered where they are sharded, copied on the GPU or sent
@@ -198,7 +199,7 @@ class ObjectiveSpeed:
         """Seconds of each phase of a step, in their order; a trainer and its engine wait for each other."""
         phases: dict[RolloutPhaseName, float] = {}
         if self.engine is not None:
-            phases["rollout"] = self.generations * self.generated_s(end)
+            phases["rollout"] = self.generations * self.generation(end).seconds
             phases["weight_sync"] = self.generations * self.handed_over_s(end)
         if (quiet := self.reference_s(end)) > 0:
             phases["reference"] = quiet
@@ -230,7 +231,7 @@ class ObjectiveSpeed:
 
         if engine is not None:
             completions = engine.sequences * (self.mean.work.sequence - self.objective.prompt)
-            generated = Estimate.over(lambda end: completions / self.generated_s(end))
+            generated = Estimate.over(lambda end: completions / self.generation(end).seconds)
         return ObjectiveTime(
             gpu=self.gpu.id,
             step_s=step,

@@ -8,7 +8,7 @@ from typing import Any
 from calc.errors import Frozen, Message
 from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
-from calc.model.formula import Formula, Operand, largest, minus, number, operand, product
+from calc.model.formula import Formula, largest, minus, number, operand, product
 from calc.model.formula import total as sum_of
 from calc.model.paper import Cell, Code, Heading, Item, PaperTable, Section
 from calc.serving.memory import Serving
@@ -340,7 +340,7 @@ def step_section(*items: Item) -> Section:
 
 
 def phase_rows(speed: ObjectiveSpeed) -> Iterator[tuple[Cell, ...]]:
-    """Each phase with its seconds; of generation its waves."""
+    """Each phase with its seconds; of generation how they come about."""
     usual = speed.by_end["expected"]
     for name, seconds in usual.items():
         formula, values = generation(speed) if name == "rollout" else (None, None)
@@ -350,15 +350,14 @@ def phase_rows(speed: ObjectiveSpeed) -> Iterator[tuple[Cell, ...]]:
 
 
 def generation(speed: ObjectiveSpeed) -> tuple[Formula, Formula]:
-    """Seconds of generation: each wave passes its prompts, then makes one token a step."""
-
-    def wave(times: Operand, prompts_s: Operand, steps: Operand, decode_s: Operand) -> Formula:
-        return product(times, sum_of(prompts_s, product(steps, decode_s)))
-
-    waves = speed.waves("expected")
-    values = sum_of(*(wave(each.times, short(each.prompts_s), each.steps, short(each.decode_s)) for each in waves))
-    formula = wave("w", "t_prompts", sum_of("C", minus(1)), "t_decode")
-    return product("g", *formula.parts), product(number(f"{speed.generations:g}"), values)
+    """Seconds of generation: prompts, decode steps while sequences wait for a place, and those until the longest is
+    done."""
+    parts = speed.generation("expected")
+    full = [product("n_full", "t_full")] if parts.full_steps else []
+    formula = sum_of("t_prompts", *full, product(sum_of("C", minus(1)), "t_last"))
+    full = [product(number(f"{parts.full_steps:.0f}"), short(parts.full_s))] if full else []
+    values = sum_of(short(parts.prompts_s), *full, product(parts.last_steps, short(parts.last_s)))
+    return product("g", formula), product(number(f"{speed.generations:g}"), values)
 
 
 def short(seconds: float) -> Formula:

@@ -156,6 +156,8 @@ class TrainingSpeed(RankDemands):
             return StepPasses(1, BACKWARD_ATTENTION, attention)
         if what == "communication":
             return StepPasses(1, 1, products)
+        if what == "experts_routed" and self.work.recompute == "alternate":
+            products = 1  # grouped products are all computed again (torchtitan's `SelectiveAC`)
         again = 1 if self.tiled and what == "lm_head" else 0
         return StepPasses(1, 2 if self.work.trains_base else 1, products + again)
 

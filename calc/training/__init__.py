@@ -36,7 +36,6 @@ from calc.training.step import (
     TrainingVerdict,
     fewest_replicas,
     judge_training,
-    reserved,
     usual_overhead,
     word,
 )

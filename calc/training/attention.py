@@ -58,7 +58,10 @@ def with_shared_keys(t: Modules, mixer: GQA, x: Tracked) -> Tracked:
     q = t.matrix(x, "q_proj", columns, "queries", bias="q_proj" in mixer.bias)
     q, _ = head_norms(t, mixer, q, None)
     q = t.local(q if t.rotary is None else rotate(t, q, paired_tables(t, t.rotary), mixer.d_head, "queries"))
-    k, v = t.shared(mixer.n_kv * mixer.d_head, q.width), t.shared(mixer.n_kv * (mixer.d_v or mixer.d_head), t.width)
+    k, v = (
+        t.earlier_keys(mixer.n_kv * mixer.d_head, q.width),
+        t.earlier_keys(mixer.n_kv * (mixer.d_v or mixer.d_head), t.width),
+    )
     out = attend(t, q, k, v, mixer.n_q, mixer.n_kv, mixer.n_q * (mixer.d_v or mixer.d_head), sinks=mixer.sinks)
     out = t.by_tokens(out, TOKEN_BY_TOKEN)
     return t.matrix(t.local(out), "o_proj", x.columns, OUTPUT, bias="o_proj" in mixer.bias, unit=CountedBy.STREAM)
@@ -195,7 +198,7 @@ def latent_attention(t: Modules, mixer: LatentAttention, x: Tracked) -> Tracked:
     query = t.local(t.concatenate([q_plain, q_turned], "queries, rotated", by_heads=True))
     expanded = t.local(t.matrix(latent, "kv_b_proj", n * (mixer.d_nope + mixer.d_v), "keys and values of every head"))
     k_plain, v = t.split(expanded, n * mixer.d_nope, n * mixer.d_v)
-    key = t.local(t.filled(k_plain, k_turned, n * d_key, "keys, rotated"))
+    key = t.local(t.copied_into(k_plain, k_turned, n * d_key, "keys, rotated"))
     if t.settings.flash and mixer.d_v != d_key:
         v = t.local(t.resized(v, n * d_key, "values, padded", by_heads=True))
     out = attend(t, query, key, v, n, n, v.columns, sinks=mixer.sinks)
@@ -261,7 +264,7 @@ def rotated(t: Modules, x: Tracked, rotary: Rotary, name: str) -> Tracked:
         x = t.local(t.cast(x, 4, wide))
     width = 4 if rotation == "fp32_spread" else x.width
     straight = t.multiply(t.cast(x, width, wide), rotary.cosines, label)
-    turned = t.cast(t.turn_half(x, label), width, label)
+    turned = t.cast(t.rotate_half(x, label), width, label)
     turned = t.multiply(turned, rotary.sines, label)
     turned = t.add(straight, turned, label)
     return turned if t.kernels.rotation == "16_bits" else t.cast(turned, before, label)

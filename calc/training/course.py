@@ -22,7 +22,7 @@ from calc.training.layout import TrainingLayout, peak_turns
 from calc.training.losses import LOGIT_GRADIENTS
 from calc.training.operations import WEIGHT_GRADIENTS
 from calc.training.states import EMBEDDING, OUTSIDE, StageWeights, States, widths
-from calc.training.tape import NOTHING, Bytes, CountedBy, Name, Profile, Top, alive_after
+from calc.training.tape import NOTHING, Bytes, CountedBy, Name, Profile, Snapshot, alive_after
 from calc.training.workload import WIDTH, Recipe, TrainingWorkload
 
 Phase = Literal["after_init", "reference", "forward", "loss", "backward", "optimizer", "after_step"]
@@ -68,10 +68,6 @@ class Moment:
                 there.append(tensors)
         return Moment(nbytes, (*self.tensors, *there))
 
-    def merged_with(self, other: "Moment") -> "Moment":
-        """Another moment, at which all of this is there too."""
-        return Moment(tuple(map(add, self.bytes, other.bytes)), (*self.tensors, *other.tensors))
-
     def counted(self) -> Iterable[Tensors]:
         """Tensors, those of equal parts of the model together: layers of a kind are in many runs."""
         parts: dict[object, Tensors] = {}
@@ -104,7 +100,7 @@ class Moment:
         return sizes
 
 
-IDLE = Top(NOTHING, 0)
+IDLE = Snapshot(NOTHING, 0)
 """No part of the model is at work."""
 
 
@@ -114,9 +110,9 @@ class Surroundings(NamedTuple):
     phase: Phase
     alive: Moment
     profile: Profile | None = None
-    tops: tuple[Top, ...] = (IDLE,)
+    snapshots: tuple[Snapshot, ...] = (IDLE,)
 
-    def at(self, top: Top) -> Moment:
+    def at(self, top: Snapshot) -> Moment:
         """The moment at which the part holds so much."""
         return self.alive.plus([Tensors(top.bytes, profile=self.profile, event=top.event)])
 
@@ -134,10 +130,11 @@ class StepPeak(NamedTuple):
 
     @property
     def moment(self) -> Moment:
-        return reduce(Moment.merged_with, self.alive)
+        """All that is in memory at the peak."""
+        return reduce(lambda moment, more: moment.plus(more.tensors), self.alive)
 
 
-AnyMoment = TypeVar("AnyMoment", Moment, Top)
+AnyMoment = TypeVar("AnyMoment", Moment, Snapshot)
 
 
 def largest(candidates: Sequence[AnyMoment], units: Bytes) -> AnyMoment:
@@ -148,16 +145,16 @@ def largest(candidates: Sequence[AnyMoment], units: Bytes) -> AnyMoment:
     return candidates[sizes.index(max(sizes))]
 
 
-PartAtWork = tuple[Phase, Profile | None, tuple[Top, ...]]
+PartAtWork = tuple[Phase, Profile | None, tuple[Snapshot, ...]]
 """A phase, a part of the model that is at work in it, and the moments at which that may peak."""
 
 
 def by_part(course: Iterable[Surroundings]) -> dict[PartAtWork, list[Moment]]:
     """All that is in memory around each part of the model, at every depth at which it stands."""
     parts: dict[PartAtWork, list[Moment]] = {}
-    for phase, alive, profile, tops in course:
-        if tops:
-            parts.setdefault((phase, profile, tops), []).append(alive)
+    for phase, alive, profile, snapshots in course:
+        if snapshots:
+            parts.setdefault((phase, profile, snapshots), []).append(alive)
     return parts
 
 
@@ -371,7 +368,7 @@ class Sharded:
         return [weights(self.unsharded(index, layers) + run.gathered), buffer(buffers)]
 
     def computing(self, index: int) -> list[Tensors]:
-        """While it computes: its weights, and still the buffer that they came in."""
+        """Tensors while a layer computes: its weights, and still the buffer that they came in."""
         run = self.runs[index]
         return [weights(self.unsharded(index, run.layers - 1) + run.gathered), buffer(run.gathered)]
 
@@ -381,12 +378,13 @@ class Sharded:
         return [weights(self.unsharded(len(self.runs), 0)), buffer(buffers)]
 
     def after_layers(self) -> list[Tensors]:
+        """Tensors at the norm and the head: what stays gathered, and the last buffer that weights came in."""
         last = self.root if self.separate_embedding else self.runs[self.layers[-1]].gathered
         return [weights(self.unsharded(len(self.runs), 0)), buffer(last)]
 
     def backward_tensors(self, index: int, layers: int) -> list[Tensors]:
-        """While a layer goes back: its weights, the buffer in which those of the layer before arrive, and the gradients
-        of the layer behind that are being reduced."""
+        """Tensors while a layer goes back: its weights, the buffer in which those of the layer before arrive, and the
+        gradients of the layer behind that are being reduced."""
         run = self.runs[index]
         inner = index in self.layers
         behind = self.behind(index, layers) if inner else self.runs[self.layers[0]] if not index else None
@@ -432,27 +430,31 @@ def reducing(nbytes: int) -> Tensors:
 # What torchtitan's selective checkpointing keeps of a layer.
 
 
-def alternate_bytes(block: Block, hidden: int, w: int, *, compiled: bool) -> int:
-    """Bytes a token of attention's outputs and of every other matrix product in a layer, from the first on. Compiled,
+def alternate_bytes(block: Block, hidden: int, w: int, *, compiled: bool, sends: bool) -> int:
+    """Bytes per token that a layer keeps for its backward pass: outputs of attention and of every other matrix product
+    from the first on, the router's and those of routed experts aside; the choice of experts; and where tokens are sent
+    to their experts, what arrives there and back (torchtitan b5bcd76, `distributed/activation_checkpoint.py`,
+    `SelectiveAC`; grouped products are none of the operations that torch 2.13's `get_default_op_list` names). Compiled,
     what is only added to the residual stream is not saved, for nothing reads it going back (torch 2.13,
     `_functorch/partitioners.py`, `solve_min_cut`)."""
-    outputs = sum(w * matrices(mixer, hidden)[-1][1] + 4 * mixer.n_q for mixer in block.attentions)
-    rows: list[int] = []  # of each matrix, once for each expert that a token passes through
+    saved = sum(w * matrices(mixer, hidden)[-1][1] + 4 * mixer.n_q for mixer in block.attentions)
+    rows: list[int] = []  # of each matrix
     added: set[int] = set()  # places of those whose product is only added
-    for mixer in block.mixers:
-        rows += [shape[0] for shape in matrices(mixer, hidden)]
-        added.add(len(rows) - 1)
-    if block.moe is not None:
-        rows += [block.moe.top_k * shape[0] for shape in matrices(block.moe.expert, block.moe.latent or hidden)]
-    if block.dense is not None:
-        rows += [shape[0] for shape in matrices(block.dense, hidden)]
-        added.add(len(rows) - 1)
+    moe = block.moe
+    dense = [block.dense] if moe is None else [moe.shared, moe.parallel_mlp]
+    for part in (*block.mixers, *dense):
+        if part is not None:
+            rows += [shape[0] for shape in matrices(part, hidden)]
+            added.add(len(rows) - 1)
+    if moe is not None:
+        saved += moe.top_k * (4 + 8)  # scores in fp32, and their places
+        saved += 2 * moe.top_k * w * (moe.latent or hidden) if sends else 0
     unread = added if compiled and block.norms_first and len(block.norms) < 4 else set()
-    saved = [columns for place, columns in enumerate(rows) if place % 2 == 0 and place not in unread]
-    return outputs + w * sum(saved)
+    return saved + w * sum(columns for place, columns in enumerate(rows) if place % 2 == 0 and place not in unread)
 
 
 def matrices(part: Mixer | MLP, hidden: int) -> list[Shape]:
+    """Shapes of the matrices that a part multiplies with, each [out, in]."""
     return [shape for shape in part.shapes(hidden).values() if len(shape) == 2]
 
 
@@ -480,7 +482,7 @@ class Course:
         self.sharded = Sharded(self.runs, layout, root_stays=root_stays) if self.by_fsdp else None
         self.largest_unit = max(map(self.gathered, self.units), default=0)
         """Bytes of the largest unit's weights as they are multiplied."""
-        rest, compute = passes.settings.rest, passes.settings.compute
+        rest, compute = passes.settings.rest_width, passes.settings.compute_width
         mixers = [mixer for block in self.rank.all_blocks for mixer in block.mixers]
         windows = {mixer.window for mixer in mixers if isinstance(mixer, GQA | LatentAttention)}
         eager = 0 if passes.settings.flash else len(windows)
@@ -489,7 +491,7 @@ class Course:
         columns = self.shared_columns(self.rank.num_layers) if self.recomputed else 0
         self.shared_keys = Tensors(by(CountedBy.TOKEN, columns * compute), "keys and values that layers share")
         """Keys and values that the last layers share, where no layer saves them."""
-        trained = passes.settings.trains or passes.settings.adapters is not None
+        trained = passes.settings.trains_base or passes.settings.adapters is not None
         columns = passes.per_layer_columns if trained else 0
         self.per_layer_gradients = Tensors(by(CountedBy.TOKEN, columns * rest), "gradients of activations")
         """Gradients of the inputs of single layers, which are one tensor for all of them."""
@@ -547,10 +549,9 @@ class Course:
         if block is not None and work.offload_activations:
             saved = forward = NOTHING
         elif block is not None and work.recompute == "alternate":
-            repeated = by(
-                CountedBy.TOKEN,
-                alternate_bytes(block, self.rank.hidden, WIDTH[self.recipe.compute], compiled=work.fused),
-            )
+            width, sends = WIDTH[self.recipe.compute], self.layout.ep > 1
+            outputs = alternate_bytes(block, self.rank.hidden, width, compiled=work.fused, sends=sends)
+            repeated = by(CountedBy.TOKEN, outputs)
         return Run(
             profile=profile,
             layers=len(places),
@@ -620,14 +621,14 @@ class Course:
         output, where the first layer does not save it."""
         if not self.first:
             return []
-        kernels, width = self.rank.kernels, self.passes.settings.rest
+        kernels, width = self.rank.kernels, self.passes.settings.rest_width
         tokens = Tensors(by(CountedBy.TOKEN, width * (self.rank.d_embedding or self.rank.hidden)), "embedded tokens")
         if self.rank.positions:
             unit = CountedBy.TOKEN if kernels.positions_by_sequence else CountedBy.POSITION
             return [tokens, Tensors(by(unit, width * self.rank.hidden), "embedded positions")]
         alone = index == 1 and run.layers == 1
         normed = "embedded" in kernels.norms_unweighted  # which saves a copy in 32 bits
-        projected = self.passes.per_layer_columns > 0 and self.passes.settings.trains
+        projected = self.passes.per_layer_columns > 0 and self.passes.settings.trains_base
         saved = projected or (width == 4 if normed else self.runs[1].profile.keeps_input)
         return [] if alone or saved else [tokens]
 
@@ -647,7 +648,7 @@ class Course:
                 more.append(Tensors(gradients, "gradients", component))
                 if 0 <= run.first + layers < self.rank.num_layers - 1:
                     # those of the shared keys and values wait for the layers that made them
-                    columns = self.shared_columns(run.first + layers) * self.passes.settings.compute
+                    columns = self.shared_columns(run.first + layers) * self.passes.settings.compute_width
                     shared = Tensors(by(CountedBy.TOKEN, columns), "gradients of activations")
                     more += [self.per_layer_gradients, shared]
                 more.append(Tensors(run.alternate_outputs, "outputs kept of every other matrix"))
@@ -700,9 +701,9 @@ class Course:
 
     def peaks(self, units: Bytes, *, backward: bool) -> list[StepPeak]:
         """The peak of each phase on the way forward or back, for a batch and a length."""
-        peaks: dict[Phase, tuple[int, Surroundings, Top]] = {}
-        for (phase, profile, tops), depths in (self.backward_depths if backward else self.forward_depths).items():
-            alive, top = largest(depths, units), largest(tops, units)
+        peaks: dict[Phase, tuple[int, Surroundings, Snapshot]] = {}
+        for (phase, profile, snapshots), depths in (self.backward_depths if backward else self.forward_depths).items():
+            alive, top = largest(depths, units), largest(snapshots, units)
             size = dot(alive.bytes, units) + dot(top.bytes, units)
             if phase not in peaks or size > peaks[phase][0]:
                 peaks[phase] = size, Surroundings(phase, alive, profile), top
@@ -806,6 +807,7 @@ class TrainingStage:
         return [*tensors, self.rotary()]
 
     def rotary(self) -> Tensors:
+        """Tables of cosines and sines, for each position."""
         columns = 2 * sum(columns for _, columns in self.rank.rotary)
         return Tensors(by(CountedBy.POSITION, self.course.passes.rotary_width * columns), "rotary tables")
 
@@ -837,6 +839,7 @@ class TrainingStage:
         return {"after_init": between, "optimizer": Moment().plus(updated), "after_step": between}
 
     def updating(self) -> Tensors:
+        """Temporaries of the optimizer's update."""
         return Tensors(fixed(self.states.update), UPDATE, "temporaries")
 
     def stepping(self) -> Moment:

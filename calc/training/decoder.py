@@ -21,7 +21,7 @@ from calc.training.layout import TrainingScenario
 from calc.training.losses import Head
 from calc.training.modules import Adapters, Modules, Rotary, Settings
 from calc.training.operations import ACTIVATION_GRADIENTS
-from calc.training.recurrent import gated_delta, lightning, selective_scan, short_convolution, state_space
+from calc.training.recurrent import gated_delta_net, lightning_attention, mamba, mamba2, short_convolution
 from calc.training.states import adapted_matrices, adapts_experts, plain_experts, widths
 from calc.training.tape import CountedBy, Gradients, Profile, Tracked, profile, scoped
 from calc.training.workload import WIDTH, Objective
@@ -36,7 +36,7 @@ def layer(t: Modules, x: Tracked, inputs: Tracked | None) -> Tracked:
         return parallel(t, x)
     if block.mixers:
         residual = t.cast(x, 4, "residual stream") if t.kernels.fp32_stream else x
-        x = normed_input(t, t.cast(x, t.settings.rest, "states") if t.kernels.fp32_stream else x)
+        x = normed_input(t, t.cast(x, t.settings.rest_width, "states") if t.kernels.fp32_stream else x)
         residual = x if t.kernels.normed_stream else residual
         with t.alive(residual):
             x = normed_output(t, mixer_output(t, x))
@@ -111,13 +111,13 @@ def pass_of(mixer: Mixer) -> Callable[[Modules, Any, Tracked], Tracked] | None:
         case CompressedAttention():
             return compressed_attention
         case GatedDeltaNet():
-            return gated_delta
+            return gated_delta_net
         case Mamba2():
-            return state_space
+            return mamba2
         case Mamba(n_heads=None):
-            return selective_scan
+            return mamba
         case LightningAttention():
-            return lightning
+            return lightning_attention
         case ShortConv():
             return short_convolution
         case _:
@@ -174,7 +174,7 @@ def look_up(
         t.free(gradient)
         return [t.gradient(table, own) if tied else own]
 
-    return t.record(t.new(name, columns, t.settings.rest, unit), [table], backward)
+    return t.record(t.new(name, columns, t.settings.rest_width, unit), [table], backward)
 
 
 @scoped
@@ -211,8 +211,8 @@ def with_per_layer_inputs(t: Modules, x: Tracked) -> Tracked:
 
 def per_layer_inputs(t: Modules, columns: int) -> Tracked:
     """The inputs of all layers as one of them meets them."""
-    inputs = t.new(INPUTS, columns, t.settings.rest, CountedBy.TOKEN)
-    if t.settings.trains or t.settings.adapters is not None:
+    inputs = t.new(INPUTS, columns, t.settings.rest_width, CountedBy.TOKEN)
+    if t.settings.trains_base or t.settings.adapters is not None:
         t.leaf(inputs)
     return inputs
 
@@ -250,12 +250,12 @@ def settings_of(rank: Architecture, scenario: TrainingScenario, *, single: bool)
     wide = not work.trains_base and frozen_bits == 32
     rest = 4 if wide or (work.fp32_rest and not recipe.casts_model) else stored
     return Settings(
-        matrices=4 if wide else stored,
-        experts=rest if wide or plain_experts(work, base) else stored,
-        rest=rest,
-        compute=compute,
+        matrix_width=4 if wide else stored,
+        expert_width=rest if wide or plain_experts(work, base) else stored,
+        rest_width=rest,
+        compute_width=compute,
         autocast=recipe.autocast and not layout.fully_sharded,
-        trains=work.trains_base,
+        trains_base=work.trains_base,
         adapters=None
         if work.trains_base
         else Adapters(
@@ -290,7 +290,7 @@ def settings_of(rank: Architecture, scenario: TrainingScenario, *, single: bool)
 def quiet(settings: Settings, *, policy: bool) -> Settings:
     """Settings of a pass without gradients: of the policy with its adapters, or of a frozen reference without."""
     settings = replace(settings, records=False, checkpoints=False, inputs_need_gradients=False, keep_outputs=False)
-    return settings if policy else replace(settings, trains=False, adapters=None)
+    return settings if policy else replace(settings, trains_base=False, adapters=None)
 
 
 SharedPart = TypeVar("SharedPart")
@@ -372,9 +372,9 @@ class Passes:
 
     def layer(self, block: Block, *, first: bool) -> Profile:
         """One layer of a kind. The first of a model whose embedding is not trained gets no gradient to pass on."""
-        gradient = not first or self.settings.trains or self.settings.inputs_need_gradients
+        gradient = not first or self.settings.trains_base or self.settings.inputs_need_gradients
         mixers = tuple(mixer.model_copy(update={"window": None}) for mixer in block.mixers)
-        width = self.settings.rest if first else self.stream_width
+        width = self.settings.rest_width if first else self.stream_width
         settings = self.of_layers
         key = "layer", settings, mixers, block.ffn, block.norms, block.norm, block.per_layer_width, gradient, width
         return self.once(key, lambda: self.run(settings, block, gradient=gradient, width=width))
@@ -415,7 +415,7 @@ class Passes:
     @property
     def rotary_width(self) -> int:
         """Bytes of an element of the tables of cosines and sines."""
-        return 4 if self.rank.kernels.rotation in ("fp32", "fp32_spread") else self.settings.rest
+        return 4 if self.rank.kernels.rotation in ("fp32", "fp32_spread") else self.settings.rest_width
 
 
 # Which models' steps are computed: those whose layers were compared with torch's own account.

@@ -56,7 +56,7 @@ def xielu(t: Modules, x: Tracked, name: Name) -> Tracked:
     first = t.add(square, t.scale(x, label), label)
     inner = t.subtract(t.expm1(t.clamped_below(x, label), label), x, label)
     second = t.add(t.multiply(inner, below, label), t.scale(x, label), label)
-    return t.chosen(mask, first, second, name)
+    return t.where(mask, first, second, name)
 
 
 @scoped
@@ -127,7 +127,7 @@ def every_expert(t: Modules, moe: MoE, x: Tracked) -> Tracked:
     """Each token through all experts, weighted before, mostly by zero: Llama 4."""
     n, columns, expert = moe.n_experts, x.columns, moe.expert
     label = "scores of the router"
-    chosen, indices = t.largest(router_logits(t, moe, x, x.width), moe.choices)
+    chosen, indices = t.topk(router_logits(t, moe, x, x.width), moe.choices)
     scores = t.gather(chosen, indices, n, label)  # put among others that are minus infinity
     with t.alive(scores):
         scores = t.local(t.cast(t.result_saved(t.cast(scores, 4, label), label), x.width, label))
@@ -150,19 +150,19 @@ def routed(t: Modules, moe: MoE, x: Tracked) -> tuple[Tracked, Tracked]:
         normed, scale = "normed states of the router", t.parameter(x.columns)
         x = t.local(t.scale(t.multiply(scale, t.unweighted_norm(x, normed), normed), normed))
     if t.kernels.scores_chosen_only:  # a softmax over those that are chosen
-        weights, indices = map(t.local, t.largest(router_logits(t, moe, x, x.width), moe.choices))
+        weights, indices = map(t.local, t.topk(router_logits(t, moe, x, x.width), moe.choices))
         return t.result_saved(weights, WEIGHTS), indices
     width = 4 if in_fp32(t.kernels.fp32_router, moe) else x.width
     logits = t.local(router_logits(t, moe, t.cast(x, width, "inputs of the router in 32 bits"), width))
     scores = t.local(t.result_saved(t.cast(logits, 4, label), label))
     if moe.router_correction == "none":
-        weights, indices = map(t.local, t.largest(scores, moe.choices))
+        weights, indices = map(t.local, t.topk(scores, moe.choices))
         return t.cast(
-            t.divided(weights, WEIGHTS), 4 if in_fp32(t.kernels.fp32_weights, moe) else x.width, WEIGHTS
+            t.divide_by_sum(weights, WEIGHTS), 4 if in_fp32(t.kernels.fp32_weights, moe) else x.width, WEIGHTS
         ), indices
     corrected = t.local(t.new(label, scores.columns, 4, x.unit))  # no gradient passes the choice
-    _, indices = map(t.local, t.largest(corrected, moe.choices))
-    weights = t.local(t.scale(t.divided(t.gather(scores, indices, moe.choices, WEIGHTS), WEIGHTS), WEIGHTS))
+    _, indices = map(t.local, t.topk(corrected, moe.choices))
+    weights = t.local(t.scale(t.divide_by_sum(t.gather(scores, indices, moe.choices, WEIGHTS), WEIGHTS), WEIGHTS))
     return t.cast(weights, 4 if in_fp32(t.kernels.fp32_weights, moe) else x.width, WEIGHTS), indices
 
 
@@ -268,7 +268,7 @@ def expert_bias(t: Modules, moe: MoE, copies: int, columns: int, unit: CountedBy
     """The bias of its expert for each copy of a token; its gradient is put into zeros."""
     if not moe.expert.bias:
         return None
-    bias = t.parameter(moe.n_experts // t.settings.ep * columns, t.settings.experts)
+    bias = t.parameter(moe.n_experts // t.settings.ep * columns, t.settings.expert_width)
     return t.gather(bias, t.new("order of copies", 0, 8, unit), copies * columns, "biases of experts")
 
 
@@ -280,19 +280,19 @@ def fold_factors(t: Modules, moe: MoE, inputs: int, columns: int, parts: int) ->
     label, rank = "adapters of experts in 16 bits", moe.n_experts * adapters.rank * parts
     sizes = (rank * columns, rank * inputs)
     weights = [t.weight(size, adapters.width, trained=True) for size in sizes]
-    return [t.cast(weight, t.settings.experts, label) for weight in weights]
+    return [t.cast(weight, t.settings.expert_width, label) for weight in weights]
 
 
 def folded(t: Modules, factors: list[Tracked], size: int) -> Tracked:
     """torch.baddbmm(W, B, A): as large as all experts."""
-    out = t.new("experts with their adapters", size, t.settings.experts, CountedBy.ONCE)
-    return t.record(out, factors, t.to_each(*factors), [factor.storage for factor in factors])
+    out = t.new("experts with their adapters", size, t.settings.expert_width, CountedBy.ONCE)
+    return t.record(out, factors, t.gradients_of_all(*factors), [factor.storage for factor in factors])
 
 
 def expert_matrices(t: Modules, size: int, factors: list[Tracked] | None) -> Tracked:
     """The stack of the experts' matrices, with their adapters folded in."""
     if factors is None:
-        return t.parameter(size, t.settings.experts)
+        return t.parameter(size, t.settings.expert_width)
     return folded(t, factors, size)
 
 

@@ -4,7 +4,7 @@ trainers; and those of preference and reinforcement learning and of distillation
 from collections.abc import Callable
 
 from calc.training.modules import Modules
-from calc.training.operations import WEIGHT_GRADIENTS
+from calc.training.operations import WEIGHT_GRADIENTS, TensorSize
 from calc.training.tape import Backward, CountedBy, Gradients, Tracked, scoped
 from calc.training.workload import LogProbs, Objective
 
@@ -14,13 +14,13 @@ Head = Callable[[Modules, Tracked], Tracked]
 
 
 @scoped
-def head(t: Modules, x: Tracked) -> Tracked:
-    """The loss on what the final norm gives."""
+def transformers_head(t: Modules, x: Tracked) -> Tracked:
+    """Loss of transformers' classes, by the kind that the settings say."""
     kind, chunks = t.settings.loss, t.settings.loss_chunks
-    stream = t.local(states(t, x))  # which the class holds until the loss is there
-    x = t.cast(stream, t.settings.rest, "states that the head reads") if t.kernels.fp32_stream else stream
+    stream = t.local(states_for_head(t, x))  # which the class holds until the loss is there
+    x = t.cast(stream, t.settings.rest_width, "states that the head reads") if t.kernels.fp32_stream else stream
     x = t.local(t.gathered(x))
-    table = output_table(t, chunks, uses=chunks if kind == "chunked" else 1)
+    table = head_weight(t, chunks, uses=chunks if kind == "chunked" else 1)
     by_parts = {"fused": fused_loss, "chunked": chunked_loss, "stepwise": stepwise_loss, "tiled": tiled_loss}
     if kind in by_parts:
         return by_parts[kind](t, x, table)
@@ -51,14 +51,14 @@ def finished_logits(t: Modules, logits: Tracked) -> Tracked:
     return logits
 
 
-def states(t: Modules, x: Tracked) -> Tracked:
+def states_for_head(t: Modules, x: Tracked) -> Tracked:
     """States in the width of the head's table."""
     if t.model.d_embedding is None:
         return x
     return t.matrix(x, "project_out", t.model.d_embedding, "states in the width of the embedding")
 
 
-def output_table(t: Modules, chunks: int = 1, *, uses: int = 1) -> Tracked:
+def head_weight(t: Modules, chunks: int = 1, *, uses: int = 1) -> Tracked:
     """The head's weight, which so many products read; the embedding too where it is tied."""
     t.gradient_names = dict.fromkeys((t.model.vocab, -(-t.model.vocab // chunks)), LOGIT_GRADIENTS)
     size = t.model.vocab * (t.model.d_embedding or t.model.hidden)
@@ -126,7 +126,7 @@ def fused_loss(t: Modules, x: Tracked, table: Tracked) -> Tracked:
     chunk = [t.new("logits of a chunk", x.columns, width, x.unit) for width in (x.width, 4)]
     chunk += [t.new(WEIGHT_GRADIENTS, table.columns, table.width, CountedBy.ONCE)] if of_table is not None else []
     t.use(*chunk)
-    return gradients_there(t, x, table, [of_x, of_table])
+    return loss_with_gradients(t, x, table, [of_x, of_table])
 
 
 @scoped
@@ -153,11 +153,11 @@ def stepwise_loss(t: Modules, x: Tracked, table: Tracked) -> Tracked:
         t.use(narrow, logits)
     t.use(cast)
     whole = t.gradient(states, gathered)
-    return gradients_there(t, x, table, [whole, of_table])
+    return loss_with_gradients(t, x, table, [whole, of_table])
 
 
 @scoped
-def gradients_there(t: Modules, x: Tracked, table: Tracked, gradients: Gradients) -> Tracked:
+def loss_with_gradients(t: Modules, x: Tracked, table: Tracked, gradients: Gradients) -> Tracked:
     """A loss whose gradients were made on the way forward."""
     return t.record(scalar(t), [x, table], lambda _: [gradient and gradient.view() for gradient in gradients])
 
@@ -202,7 +202,20 @@ def summed_in_fp32(
     return backward
 
 
+def cast_for_tile(t: Modules, states: TensorSize, table: Tracked, width: int, casts: int = 1) -> list[Tracked]:
+    """States and weights of a tile in the type of their product, where they have another."""
+    columns, states_width, _ = states
+    made: list[Tracked] = []
+    if states_width != width:
+        made.append(t.new("states of a tile in 16 bits", columns, width, CountedBy.TILED))
+    if table.width != width:
+        rows = min(t.model.vocab, TILE[1]) * columns
+        made += [t.new("weights in 16 bits", rows, width, CountedBy.ONCE) for _ in range(casts)]
+    return made
+
+
 def scalar(t: Modules) -> Tracked:
+    """The loss itself: one number in fp32."""
     return t.new("loss", 1, 4, CountedBy.ONCE)
 
 
@@ -221,25 +234,19 @@ def fused_log_probs(t: Modules, x: Tracked) -> Tracked:
     """Log-probabilities of the scored tokens [N], without logits: their states are copied, and meet the head tile by
     tile; going back, tiles are made again, and both gradients add up in fp32 (TRL 1.16, kernels/chunked_logprob.py and
     trainer/utils.py, `add_fused_lm_head`)."""
-    x = states(t, x)
-    table = output_table(t)
+    x = states_for_head(t, x)
+    table = head_weight(t)
     width = t.width if t.autocast else x.width
     t.mark_loss()
     places = t.new("places of scored tokens", 2, 8, CountedBy.SCORED)
     chosen = t.local(t.gather(t.slice(x, x.columns), places, x.columns, "states of scored tokens"))
     targets = t.local(t.new("targets", 1, 8, CountedBy.SCORED))
     sums = t.local(t.new("sums over tiles of logits", STATISTICS, 4, CountedBy.SCORED))
-    rows = min(t.model.vocab, TILE[1]) * x.columns
 
     def tile(casts: int = 1) -> list[Tracked]:
-        """A tile of logits, with what is cast for its product; going back the last tile's cast is there until the next
-        one stands."""
-        made = [t.new("logits of a tile", TILE[1], width, CountedBy.TILED)]
-        if x.width != width:
-            made.append(t.new("states of a tile in 16 bits", x.columns, width, CountedBy.TILED))
-        if table.width != width:
-            made += [t.new("weights in 16 bits", rows, width, CountedBy.ONCE) for _ in range(casts)]
-        return made
+        """A tile of logits; going back the cast of the last tile's weights is there until the next one stands."""
+        logits = t.new("logits of a tile", TILE[1], width, CountedBy.TILED)
+        return [logits, *cast_for_tile(t, x.size, table, width, casts)]
 
     t.use(*tile(), sums)
     backward = summed_in_fp32(t, [chosen, table], lambda: tile(casts=2), keeps_tile=True)
@@ -251,22 +258,22 @@ def fused_log_probs(t: Modules, x: Tracked) -> Tracked:
 @scoped
 def whole_logits(t: Modules, x: Tracked, *, last: bool = False) -> Tracked:
     """Logits of all tokens, or of the last ones of each sequence (logits_to_keep), whose states are copied then."""
-    x = t.local(states(t, x))
-    table = output_table(t)
+    x = t.local(states_for_head(t, x))
+    table = head_weight(t)
     t.mark_loss()
     if last:
         x = t.local(t.resized(x, x.columns, "states of scored tokens", unit=CountedBy.LOGITS))
     return finished_logits(t, t.linear(x, table, t.model.vocab, "logits", CountedBy.LOGITS))
 
 
-def outputs_of(t: Modules, logits: Tracked) -> Tracked:
+def accelerate_outputs(t: Modules, logits: Tracked) -> Tracked:
     """Logits as the trainer gets them: autocast ends, and accelerate casts the outputs to fp32
     (`convert_outputs_to_fp32`)."""
     t.leave_autocast()
     return t.cast(logits, 4, "logits in 32 bits") if t.settings.autocast else logits
 
 
-def shifted(t: Modules, logits: Tracked) -> Tracked:
+def without_last_token(t: Modules, logits: Tracked) -> Tracked:
     """logits[:, :-1]: a view of the scored tokens' logits, whose gradient is put into zeros."""
     return t.record(logits.view(unit=CountedBy.SCORED), [logits], lambda gradient: [t.gradient(logits)])
 
@@ -311,8 +318,8 @@ def narrow_log_probs(t: Modules, logits: Tracked) -> Tracked:
 
 
 def use_entropies(t: Modules, logits: Tracked, *, copied: bool) -> None:
-    """Entropies that are logged, some tokens at a time: log-softmax, its exponential, their product. A view that is
-    not in one piece is copied before."""
+    """Note entropies that are logged, some tokens at a time: log-softmax, its exponential, their product. A view that
+    is not in one piece is copied before."""
     flat = t.new("copy of the logits", logits.columns, logits.width, logits.unit) if copied else logits
     t.use(*[t.new("entropies", ENTROPY_CHUNK * logits.columns, logits.width, CountedBy.ONCE) for _ in range(3)], flat)
 
@@ -334,32 +341,34 @@ def entropies_with_gradient(t: Modules, logits: Tracked) -> Tracked:
     return t.record(t.new("entropies", 1, logits.width, CountedBy.SCORED), [parts], backward, saved)
 
 
-def loss_of(t: Modules, *parts: Tracked) -> Tracked:
+def loss_on(t: Modules, *parts: Tracked) -> Tracked:
+    """A loss made of small tensors, such as log-probabilities, which passes its gradient to each."""
     return t.record(scalar(t), parts, lambda gradient: [gradient for _ in parts])
 
 
 def outputs_with_states(t: Modules, x: Tracked) -> list[Tracked]:
     """Logits, and the hidden states where the backward pass does not keep them in any case, as accelerate returns them:
     under autocast logits in fp32, and copies of states."""
-    saved = t.recording and (t.settings.checkpoints or t.settings.rest == 4)  # as inputs of layers
+    saved = t.recording and (t.settings.checkpoints or t.settings.rest_width == 4)  # as inputs of layers
     states = [] if saved else [layer_inputs(t)]
     logits = whole_logits(t, x)
-    wide = outputs_of(t, logits)
+    wide = accelerate_outputs(t, logits)
     if not t.settings.autocast:
         return [logits, *states]
-    copies = [hidden_states(t)] if t.settings.rest == 2 else states
+    copies = [hidden_states(t)] if t.settings.rest_width == 2 else states
     t.use(logits, *states)
     return [wide, *copies]
 
 
 def layer_inputs(t: Modules) -> Tracked:
-    return t.new("hidden states", t.model.num_layers * t.model.hidden, t.settings.rest)
+    """Inputs of all layers, as output_hidden_states keeps them."""
+    return t.new("hidden states", t.model.num_layers * t.model.hidden, t.settings.rest_width)
 
 
 def hidden_states(t: Modules) -> Tracked:
     """Hidden states as accelerate returns them: under autocast, for a model in 16 bits, copies in fp32 of the outputs
     of the embedding, of all layers and of the last norm."""
-    if t.settings.autocast and t.settings.rest == 2:
+    if t.settings.autocast and t.settings.rest_width == 2:
         return t.new("hidden states in 32 bits", (t.model.num_layers + 1) * t.model.hidden, 4)
     return layer_inputs(t)
 
@@ -368,34 +377,34 @@ def hidden_states(t: Modules) -> Tracked:
 # cross-entropy is (ops/triton/cross_entropy.py). Entropies are compiled into another, which saves nothing.
 
 
-def in_place(t: Modules, x: Tracked) -> Tracked:
-    """verl 0.9 (workers/engine/fsdp/transformer_impl.py, `prepare_model_outputs`, and utils/torch_functional.py,
-    `logprobs_from_logits`): logits as the head makes them, at temperature 1 no copy; their gradients take their
-    place."""
+def verl_head(t: Modules, x: Tracked) -> Tracked:
+    """Loss by verl 0.9 (workers/engine/fsdp/transformer_impl.py, `prepare_model_outputs`, and
+    utils/torch_functional.py, `logprobs_from_logits`): logits as the head makes them, at temperature 1 no copy; their
+    gradients take their place."""
     logits = whole_logits(t, x)
     t.leave_autocast()
-    return loss_of(t, single_kernel_loss(t, logits))
+    return loss_on(t, single_kernel_loss(t, logits))
 
 
-def in_fp32(t: Modules, x: Tracked) -> Tracked:
-    """OpenRLHF 0.11 (models/actor.py and models/utils.py, `log_probs_from_logits`): logits are cast to fp32, and their
-    gradients stand next to them."""
+def openrlhf_head(t: Modules, x: Tracked) -> Tracked:
+    """Loss by OpenRLHF 0.11 (models/actor.py and models/utils.py, `log_probs_from_logits`): logits are cast to fp32,
+    and their gradients stand next to them."""
     logits = whole_logits(t, x)
     t.leave_autocast()
     wide = t.cast(logits, 4, "logits in 32 bits")
     scored = t.new("log-probabilities", 1, 4, logits.unit)
-    return loss_of(t, t.record(scored, [wide], lambda gradient: [t.gradient(wide)], [wide.storage]))
+    return loss_on(t, t.record(scored, [wide], lambda gradient: [t.gradient(wide)], [wide.storage]))
 
 
 # Losses of TRL
 
 
-def fused(t: Modules, x: Tracked) -> Tracked:
+def fused_head(t: Modules, x: Tracked) -> Tracked:
     """A loss on log-probabilities of the fused head, which stands in the model's forward; then the reference runs."""
     scored = fused_log_probs(t, x)
     t.leave_autocast()
     t.mark_reference()
-    return loss_of(t, scored)
+    return loss_on(t, scored)
 
 
 def fused_or(whole: Head) -> Head:
@@ -403,24 +412,26 @@ def fused_or(whole: Head) -> Head:
     logits."""
 
     def head(t: Modules, x: Tracked) -> Tracked:
-        ways: dict[LogProbs | None, Head] = {"fused": fused, "in-place": in_place, "in-fp32": in_fp32}
+        ways: dict[LogProbs | None, Head] = {"fused": fused_head, "in-place": verl_head, "in-fp32": openrlhf_head}
         return ways.get(t.objective.log_probs, whole)(t, x)
 
     return head
 
 
 def runs_reference(objective: Objective) -> bool:
+    """Whether a step runs a reference forward: a frozen copy, or the model without its adapters."""
     return objective.reference in ("model", "adapter-off")
 
 
 # Supervised fine-tuning, as TRL's SFTTrainer computes it
 
 
-CHUNK = 256
+NLL_CHUNK = 256
 """Tokens of a chunk of chunked_nll."""
 
 
 def sft_head(t: Modules, x: Tracked) -> Tracked:
+    """TRL 1.12, trainer/sft_trainer.py: by chunks of tokens, or on whole logits."""
     if t.objective.log_probs == "chunked":
         loss = chunked_nll(t, x)
         t.leave_autocast()
@@ -432,18 +443,18 @@ def sft_head(t: Modules, x: Tracked) -> Tracked:
 def logged_cross_entropy(t: Modules, logits: Tracked) -> Tracked:
     """transformers' loss, within the model; accelerate's fp32 copy of the logits, of which entropies are logged."""
     loss = cross_entropy(t, logits)
-    wide = outputs_of(t, logits)
+    wide = accelerate_outputs(t, logits)
     t.free(logits)
-    use_entropies(t, shifted(t, wide), copied=True)
+    use_entropies(t, without_last_token(t, wide), copied=True)
     t.use(wide)
-    return loss_of(t, loss)
+    return loss_on(t, loss)
 
 
 @scoped
 def chunked_nll(t: Modules, x: Tracked) -> Tracked:
-    """chunked_nll: each chunk of tokens meets the head in fp32 under activation checkpointing (TRL 1.12,
+    """Cross-entropy by chunks of tokens: each meets the head in fp32 under activation checkpointing (TRL 1.12,
     trainer/sft_trainer.py, `_chunked_cross_entropy_loss`)."""
-    table = output_table(t)
+    table = head_weight(t)
     t.mark_loss()
     places = t.new("places of scored tokens", 1, 8, x.unit)
     ordered = t.local(t.gather(t.slice(x, x.columns), places, x.columns, "states of scored tokens"))
@@ -453,11 +464,11 @@ def chunked_nll(t: Modules, x: Tracked) -> Tracked:
         """The head's weight as it is multiplied, by way of fp32, and the logits of a chunk."""
         wide = t.new("weights in 32 bits", table.columns, 4, CountedBy.ONCE)
         weight = t.new("weights in 16 bits", table.columns, narrow, CountedBy.ONCE, wide) if narrow != 4 else wide
-        logits = t.new("logits of a chunk", CHUNK * t.model.vocab, narrow, CountedBy.ONCE)
+        logits = t.new("logits of a chunk", NLL_CHUNK * t.model.vocab, narrow, CountedBy.ONCE)
         t.use(wide, weight)
         return weight, logits
 
-    wide_logits = "log-softmax of the logits", CHUNK * t.model.vocab, 4, CountedBy.ONCE
+    wide_logits = "log-softmax of the logits", NLL_CHUNK * t.model.vocab, 4, CountedBy.ONCE
     first = multiplied()[1]
     t.use(*[t.new(*wide_logits) for _ in range(3)], first)  # with the exponential and the product of the entropy
 
@@ -467,7 +478,7 @@ def chunked_nll(t: Modules, x: Tracked) -> Tracked:
         for chunk in range(2):  # from the second on all are alike
             weight, logits = multiplied()
             likely = t.new(*wide_logits, logits)
-            side = CHUNK * t.model.vocab, 4, CountedBy.ONCE
+            side = NLL_CHUNK * t.model.vocab, 4, CountedBy.ONCE
             inner = t.gradient(side, t.gradient(side), likely)
             narrowed = t.in_type(inner, narrow)
             t.use(narrowed, weight)
@@ -486,30 +497,31 @@ def chunked_nll(t: Modules, x: Tracked) -> Tracked:
 
 
 def dpo_head(t: Modules, x: Tracked) -> Tracked:
+    """TRL 1.12 and 0.24, trainer/dpo_trainer.py, on whole logits."""
     if t.objective.trl == "0.24":
-        return with_hidden_states(t, x)
-    logits = outputs_of(t, whole_logits(t, x))
-    return compared(t, logits) if t.recording else label_log_probs(t, shifted(t, logits))
+        return head_with_hidden_states(t, x)
+    logits = accelerate_outputs(t, whole_logits(t, x))
+    return log_probs_with_reference(t, logits) if t.recording else label_log_probs(t, without_last_token(t, logits))
 
 
 @scoped
-def compared(t: Modules, logits: Tracked, *, with_cache: bool = False) -> Tracked:
-    """TRL 1.12, trainer/dpo_trainer.py and kto_trainer.py, `_compute_loss`: logits of policy and reference, and a copy
-    for the entropies that are logged. KTO's reference returns its cache too, and copies are made of both halves of the
-    batch, and of the first one's completions."""
-    view = shifted(t, logits)
+def log_probs_with_reference(t: Modules, logits: Tracked, *, with_cache: bool = False) -> Tracked:
+    """Loss on log-probabilities of policy and reference (TRL 1.12, trainer/dpo_trainer.py and kto_trainer.py,
+    `_compute_loss`): logits of both, and a copy for the entropies that are logged. KTO's reference returns its cache
+    too, and copies are made of both halves of the batch, and of the first one's completions."""
+    view = without_last_token(t, logits)
     scored = label_log_probs(t, view)
     t.mark_reference()
     others = [reference_logits(t, logits)] if runs_reference(t.objective) else []
     if others and with_cache:
-        others.append(cached(t))
+        others.append(returned_cache(t))
     with t.alive(*others):
         use_entropies(t, view, copied=True)
         if with_cache:
             halves = t.new("copy of the logits", logits.columns, logits.width, CountedBy.SCORED)
             part = logits.columns * t.objective.completion // (2 * t.objective.sequence)
             t.use(t.new("copy of the logits", part, logits.width, CountedBy.SCORED), halves, logits)
-    return loss_of(t, scored)
+    return loss_on(t, scored)
 
 
 def reference_logits(t: Modules, logits: Tracked) -> Tracked:
@@ -519,31 +531,31 @@ def reference_logits(t: Modules, logits: Tracked) -> Tracked:
     return made
 
 
-def with_hidden_states(t: Modules, x: Tracked) -> Tracked:
-    """TRL 0.24, trainer/dpo_trainer.py, `concatenated_forward`: the model returns all hidden states too, which
-    accelerate casts to fp32 with the logits."""
+def head_with_hidden_states(t: Modules, x: Tracked) -> Tracked:
+    """DPO's loss by TRL 0.24 (trainer/dpo_trainer.py, `concatenated_forward`): the model returns all hidden states
+    too, which accelerate casts to fp32 with the logits."""
     outputs = outputs_with_states(t, x)
-    scored = concatenated(t, *outputs)
+    scored = log_probs_and_mean_logits(t, *outputs)
     t.mark_reference()
     if t.recording and runs_reference(t.objective):
         logits = reference_logits(t, outputs[0])
         states = hidden_states(t)
-        use_means(t, logits)
+        use_mean_logits(t, logits)
         t.use(states)
-    return loss_of(t, scored)
+    return loss_on(t, scored)
 
 
 @scoped
-def concatenated(t: Modules, logits: Tracked, *states: Tracked) -> Tracked:
+def log_probs_and_mean_logits(t: Modules, logits: Tracked, *states: Tracked) -> Tracked:
     """Log-probabilities of all tokens, next to the mean logits that are logged."""
     view = logits.view(unit=CountedBy.SCORED)
-    scored = label_log_probs(t, t.record(view, [logits], t.passing))
-    use_means(t, logits)
+    scored = label_log_probs(t, t.record(view, [logits], t.pass_on))
+    use_mean_logits(t, logits)
     return scored
 
 
-def use_means(t: Modules, logits: Tracked) -> None:
-    """A copy of the logits of the chosen completions, of which the mean is logged."""
+def use_mean_logits(t: Modules, logits: Tracked) -> None:
+    """Note a copy of the logits of the chosen completions, of which the mean is logged."""
     part = logits.columns * t.objective.completion // (2 * t.objective.sequence)
     t.use(t.new("copy of the logits", part, logits.width, CountedBy.LOGITS), logits)
 
@@ -552,17 +564,18 @@ def use_means(t: Modules, logits: Tracked) -> None:
 
 
 def kto_head(t: Modules, x: Tracked) -> Tracked:
+    """TRL 1.12, trainer/kto_trainer.py, on whole logits."""
     if t.recording:  # a policy under checkpointing makes no cache, or saves it in any case
-        return compared(t, outputs_of(t, whole_logits(t, x)), with_cache=True)
-    with t.alive(cached(t)):
-        return label_log_probs(t, shifted(t, outputs_of(t, whole_logits(t, x))))
+        return log_probs_with_reference(t, accelerate_outputs(t, whole_logits(t, x)), with_cache=True)
+    with t.alive(returned_cache(t)):
+        return label_log_probs(t, without_last_token(t, accelerate_outputs(t, whole_logits(t, x))))
 
 
-def cached(t: Modules) -> Tracked:
+def returned_cache(t: Modules) -> Tracked:
     """Keys and values of all layers, which the model returns where use_cache is not turned off."""
     runs = ((mixer, len(block.cached_in)) for block in t.model.all_blocks for mixer in block.mixers)
     columns = sum(layers * mixer.cached_elements() for mixer, layers in runs)
-    return t.new("keys and values of all layers", columns, t.settings.compute)
+    return t.new("keys and values of all layers", columns, t.settings.compute_width)
 
 
 # ORPO, arXiv:2403.07691; SimPO, arXiv:2405.14734, and CPO, arXiv:2401.08417: preference without a reference, on whole
@@ -571,10 +584,10 @@ def cached(t: Modules) -> Tracked:
 
 def pair_head(t: Modules, x: Tracked, *, likelihood: bool) -> Tracked:
     """Log-probabilities of both halves of the pairs; before them the likelihood of the chosen half."""
-    logits = outputs_of(t, whole_logits(t, x))
+    logits = accelerate_outputs(t, whole_logits(t, x))
     with t.alive(logits):
         chosen = [chosen_likelihood(t, logits)] if likelihood else []
-        return loss_of(t, *chosen, label_log_probs(t, shifted(t, logits)))
+        return loss_on(t, *chosen, label_log_probs(t, without_last_token(t, logits)))
 
 
 @scoped
@@ -595,15 +608,16 @@ def chosen_likelihood(t: Modules, logits: Tracked) -> Tracked:
 
 
 def score_head(t: Modules, x: Tracked) -> Tracked:
-    scores = scored(t, x)
+    """Loss on one score for each sequence (TRL, trainer/reward_trainer.py)."""
+    scores = sequence_scores(t, x)
     t.leave_autocast()
-    return loss_of(t, scores)
+    return loss_on(t, scores)
 
 
 @scoped
-def scored(t: Modules, x: Tracked) -> Tracked:
+def sequence_scores(t: Modules, x: Tracked) -> Tracked:
     """The score of the last token of each sequence, of those that are made for all."""
-    weight = t.weight(x.columns, t.settings.rest, trained=True)
+    weight = t.weight(x.columns, t.settings.rest_width, trained=True)
     t.mark_loss()
     scores = t.linear(x, weight, 1, "scores", x.unit)
     return t.record(scalar(t), [scores], lambda gradient: t.into_zeros(scores))
@@ -614,14 +628,15 @@ def scored(t: Modules, x: Tracked) -> Tracked:
 
 
 def grpo_head(t: Modules, x: Tracked) -> Tracked:
-    return tempered_loss(t, outputs_of(t, whole_logits(t, x, last=True)))
+    """TRL 1.12, trainer/grpo_trainer.py, on whole logits of the completions."""
+    return loss_over_temperature(t, accelerate_outputs(t, whole_logits(t, x, last=True)))
 
 
 @scoped
-def tempered_loss(t: Modules, logits: Tracked) -> Tracked:
-    """Logits over the temperature, a copy next to what the model returned (TRL 1.12, trainer/grpo_trainer.py,
+def loss_over_temperature(t: Modules, logits: Tracked) -> Tracked:
+    """Loss on logits over the temperature, a copy next to what the model returned (TRL 1.12, trainer/grpo_trainer.py,
     `_get_per_token_logps_and_entropies`)."""
-    scaled = t.local(t.scale(shifted(t, shifted(t, logits)), "logits over the temperature"))
+    scaled = t.local(t.scale(without_last_token(t, without_last_token(t, logits)), "logits over the temperature"))
     scored = [label_log_probs(t, scaled)]
     if not t.recording:
         return scored[0]
@@ -629,7 +644,7 @@ def tempered_loss(t: Modules, logits: Tracked) -> Tracked:
         scored.append(entropies_with_gradient(t, scaled))
     else:
         use_entropies(t, scaled, copied=False)
-    return loss_of(t, *scored)
+    return loss_on(t, *scored)
 
 
 # PPO, arXiv:1707.06347, as TRL's experimental trainer has it (1.12, trl/experimental/ppo/ppo_trainer.py): a value
@@ -637,14 +652,14 @@ def tempered_loss(t: Modules, logits: Tracked) -> Tracked:
 
 
 def ppo_head(t: Modules, x: Tracked) -> Tracked:
-    """Whole logits and all hidden states, which the training loop holds until the update is over."""
+    """PPO's loss on whole logits, which the training loop holds with all hidden states until the update is over."""
     outputs = outputs_with_states(t, x)
-    scored = label_log_probs(t, t.scaled_in_place(shifted(t, outputs[0])))
+    scored = label_log_probs(t, t.scaled_in_place(without_last_token(t, outputs[0])))
     if not t.recording:
         t.use(*outputs)
     else:
         t.outputs += outputs
-    return loss_of(t, scored)
+    return loss_on(t, scored)
 
 
 # Distillation from a teacher's distribution over the whole vocabulary, arXiv:2306.13649: GKD as TRL's experimental
@@ -656,47 +671,48 @@ TEACHER_STATISTICS = 12
 
 
 def gkd_head(t: Modules, x: Tracked) -> Tracked:
-    """Whole logits of all tokens; the teacher's are made while those of the policy wait."""
-    logits = outputs_of(t, whole_logits(t, x))
+    """GKD's loss on whole logits of all tokens; the teacher's are made while those of the policy wait."""
+    logits = accelerate_outputs(t, whole_logits(t, x))
     if not t.recording:
         return logits
     t.mark_reference()
     teacher = t.new("logits of the teacher", logits.columns, logits.width, CountedBy.LOGITS)
     with t.alive(logits, teacher):
-        return divergence(t, shifted(t, logits), shifted(t, teacher))
+        return generalized_jsd(t, without_last_token(t, logits), without_last_token(t, teacher))
 
 
 @scoped
-def divergence(t: Modules, student: Tracked, teacher: Tracked) -> Tracked:
-    """TRL 1.16, experimental/gkd/gkd_trainer.py, `generalized_jsd_loss`: both over the temperature, their
-    log-softmax, and the divergence of each token and word, of which those of completions are copied."""
+def generalized_jsd(t: Modules, student: Tracked, teacher: Tracked) -> Tracked:
+    """Divergence of two models' distributions (TRL 1.16, experimental/gkd/gkd_trainer.py, `generalized_jsd_loss`):
+    logits over the temperature, their log-softmax, and the divergence of each token and word, of which those of
+    completions are copied."""
     own = t.local(t.scale(student, "logits over the temperature"))
     other = t.local(t.scale(teacher, "logits over the temperature"))
     own = t.local(t.result_saved(own, "log-softmax of the logits"))
     other = t.local(t.result_saved(other, "log-softmax of the teacher's logits"))
     if t.objective.beta == 0:
-        each = relative(t, own, other)
+        each = kl_divergence(t, own, other)
     elif t.objective.beta == 1:
-        each = relative(t, other, own)
+        each = kl_divergence(t, other, own)
     else:
-        each = to_the_mixture(t, own, other)
+        each = divergence_from_mixture(t, own, other)
     part = each.columns * t.objective.completion // t.objective.sequence
     scored = t.new("divergences", part, each.width, each.unit)
-    return loss_of(t, t.record(scored, [each], lambda gradient: t.into_zeros(each)))
+    return loss_on(t, t.record(scored, [each], lambda gradient: t.into_zeros(each)))
 
 
 @scoped
-def to_the_mixture(t: Modules, own: Tracked, other: Tracked) -> Tracked:
-    """Divergences of both distributions from their mixture, weighed."""
-    mixture = t.local(mixture_of(t, own, other))
-    of_teacher = t.local(relative(t, mixture, other))
-    of_student = t.local(relative(t, mixture, own))
+def divergence_from_mixture(t: Modules, own: Tracked, other: Tracked) -> Tracked:
+    """Divergences of both distributions from their mixture, weighed, for each token and word."""
+    mixture = t.local(log_mixture(t, own, other))
+    of_teacher = t.local(kl_divergence(t, mixture, other))
+    of_student = t.local(kl_divergence(t, mixture, own))
     name = "divergences"
     return t.add(t.scale(of_teacher, name), t.scale(of_student, name), name)
 
 
-def mixture_of(t: Modules, own: Tracked, other: Tracked) -> Tracked:
-    """logsumexp(stack([own + a, other + b])): saves the stack and its result."""
+def log_mixture(t: Modules, own: Tracked, other: Tracked) -> Tracked:
+    """Log-probabilities of the mixture, logsumexp(stack([own + a, other + b])): saves the stack and its result."""
     name, stacked = "log-probabilities of the mixture", "distributions of both models"
     parts = [t.copied(own, name), t.copied(other, name)]
     t.gradient_names = t.gradient_names | {2 * own.columns: LOGIT_GRADIENTS}
@@ -705,33 +721,34 @@ def mixture_of(t: Modules, own: Tracked, other: Tracked) -> Tracked:
     t.use(t.new_like(stacked, both), both)
     out = t.new(name, *own.size)
     # the difference, its exponential, that times the gradient
-    return t.record(out, [both], lambda _: [t.steps(both, 3)], [both.storage, out.storage])
+    return t.record(out, [both], lambda _: [t.gradient_by_steps(both, 3)], [both.storage, out.storage])
 
 
-def relative(t: Modules, student: Tracked, target: Tracked) -> Tracked:
-    """kl_div(student, target, log_target=True) of each element: exp(target) * (target - student)."""
+def kl_divergence(t: Modules, student: Tracked, target: Tracked) -> Tracked:
+    """Divergence of each token and word: kl_div(student, target, log_target=True), exp(target)·(target - student)."""
     likely = t.result_saved(target, "probabilities of the vocabulary")
     return t.multiply(likely, t.subtract(target, student, "differences of log-probabilities"), "divergences")
 
 
 def distillation_head(t: Modules, x: Tracked) -> Tracked:
-    """Head and divergence by tiles of scored tokens and vocabulary, all within autocast (TRL 1.16,
-    trainer/distillation_trainer.py, `_chunked_divergence_loss`). Of the teacher's pass its last states stay."""
-    x = states(t, x)
+    """Distillation's loss: head and divergence by tiles of scored tokens and vocabulary, all within autocast (TRL
+    1.16, trainer/distillation_trainer.py, `_chunked_divergence_loss`). Of the teacher's pass its last states stay."""
+    x = states_for_head(t, x)
     if not t.recording:
         t.mark_loss()
         return x
     t.mark_reference()
-    loss = loss_of(t, tiled_divergence(t, x))
+    loss = loss_on(t, tiled_divergence(t, x))
     t.leave_autocast()
     return loss
 
 
 @scoped
 def tiled_divergence(t: Modules, x: Tracked) -> Tracked:
-    """TRL 1.16, kernels/chunked_divergence.py, `ChunkedDivergenceFunction`: tiles of both models' logits in fp32, made
-    again on the way back, where the gradients of the policy's states and head add up in fp32."""
-    table, teacher = output_table(t), t.objective.teacher or t.model
+    """Divergence of each scored token (TRL 1.16, kernels/chunked_divergence.py, `ChunkedDivergenceFunction`): tiles of
+    both models' logits in fp32, made again on the way back, where the gradients of the policy's states and head add up
+    in fp32."""
+    table, teacher = head_weight(t), t.objective.teacher or t.model
     width = t.width if t.autocast else x.width
     t.mark_loss()
     other_columns = teacher.d_embedding or teacher.hidden
@@ -744,14 +761,8 @@ def tiled_divergence(t: Modules, x: Tracked) -> Tracked:
 
     def tile() -> list[Tracked]:
         """A tile of each model's logits, and what is cast for the products."""
-        made = [t.new("logits of a tile", TILE[1], 4, CountedBy.TILED) for _ in range(2)]
-        for columns in (x.columns, other_columns):
-            if x.width != width:
-                made.append(t.new("states of a tile in 16 bits", columns, width, CountedBy.TILED))
-            if table.width != width:
-                rows = min(t.model.vocab, TILE[1]) * columns
-                made.append(t.new("weights in 16 bits", rows, width, CountedBy.ONCE))
-        return made
+        logits = [t.new("logits of a tile", TILE[1], 4, CountedBy.TILED) for _ in range(2)]
+        return logits + [cast for read in (x, states_of_teacher) for cast in cast_for_tile(t, read.size, table, width)]
 
     t.use(*tile(), sums)
 

@@ -36,12 +36,12 @@ class Adapters:
 class Settings:
     """All besides the model that decides what a pass holds."""
 
-    matrices: int  # bytes of an element of a matrix
-    experts: int  # of the matrices of routed experts
-    rest: int  # of norms, embedding and head
-    compute: int  # of what matrices multiply
+    matrix_width: int  # bytes of an element of a matrix
+    expert_width: int  # of the matrices of routed experts
+    rest_width: int  # of norms, embedding and head
+    compute_width: int  # of what matrices multiply
     autocast: bool
-    trains: bool  # the model's own weights
+    trains_base: bool  # the model's own weights
     adapters: Adapters | None
     quantized: bool  # matrices are dequantized for every product
     saves_inputs: bool  # these products keep what they read
@@ -86,7 +86,7 @@ class Settings:
         return replace(
             self,
             inputs_need_gradients=False,
-            experts=self.rest,
+            expert_width=self.rest_width,
             flash=True,
             repeated_keys=False,
             recompute_scores=False,
@@ -109,13 +109,13 @@ class Modules(Operations):
     rotary: Rotary | None = None  # its tables
 
     def __init__(self, model: Architecture, settings: Settings) -> None:
-        super().__init__(settings.compute, autocast=settings.autocast)
+        super().__init__(settings.compute_width, autocast=settings.autocast)
         self.model, self.kernels, self.settings = model, model.kernels, settings
         self.keeps_gradients, self.recording = settings.keeps_gradients, settings.records
 
     def parameter(self, size: int, width: int | None = None, *, uses: int = 1) -> Tracked:
         """A weight of the model itself, by default in the type of norms, embedding and head."""
-        return self.weight(size, width or self.settings.rest, trained=self.settings.trains, uses=uses)
+        return self.weight(size, width or self.settings.rest_width, trained=self.settings.trains_base, uses=uses)
 
     def packs(self, *parts: str) -> bool:
         """Whether one matrix makes all of these."""
@@ -144,7 +144,7 @@ class Modules(Operations):
         """The heads of all sequences one after another."""
         if x.by_heads or self.settings.single:
             return x
-        return self.record(self.new("heads in order", x.columns, x.width, x.unit, by_heads=True), [x], self.passing)
+        return self.record(self.new("heads in order", x.columns, x.width, x.unit, by_heads=True), [x], self.pass_on)
 
     # Matrices
 
@@ -157,7 +157,7 @@ class Modules(Operations):
             return self.scattered(self.matrix(x, name, columns, label, bias=bias), label)
         settings, adapters = self.settings, self.settings.adapters
         size = x.columns * columns + (columns if bias else 0)
-        weight = self.parameter(size, settings.matrices)
+        weight = self.parameter(size, settings.matrix_width)
         if settings.quantized:
             result = self.dequantized(x, weight, columns, label, unit)
         else:
@@ -166,7 +166,7 @@ class Modules(Operations):
             return result
         width = result.width
         if not (settings.quantized and self.autocast):  # peft.tuners.lora.bnb leaves autocast to cast it
-            x = self.become(x, adapters.width, "inputs of adapters in 32 bits")
+            x = self.recast(x, adapters.width, "inputs of adapters in 32 bits")
         if settings.quantized:
             result = self.copied(result, label)  # result.clone()
         with self.alive(result):
@@ -182,13 +182,13 @@ class Modules(Operations):
             return x
         by_ranks = self.new("states of all tokens", x.columns, x.width, CountedBy.TOKEN)
         out = self.new_like("states of all tokens", by_ranks, by_ranks)
-        return self.record(out, [x], lambda gradient: [self.gradient(x, self.again(gradient))])
+        return self.record(out, [x], lambda gradient: [self.gradient(x, self.gradient_like(gradient))])
 
     def scattered(self, x: Tracked, name: Name) -> Tracked:
         """ḡ: the sum over ranks, each with its part of the tokens; going back, all tokens are gathered."""
         by_ranks = self.new_like(name, x)
         out = self.new(name, x.columns, x.width, CountedBy.STREAM, by_ranks)
-        return self.record(out, [x], lambda gradient: [self.again(self.gradient(x))])
+        return self.record(out, [x], lambda gradient: [self.gradient_like(self.gradient(x))])
 
     @scoped
     def dequantized(self, x: Tracked, weight: Tracked, columns: int, label: Name, unit: CountedBy) -> Tracked:

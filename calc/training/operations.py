@@ -34,7 +34,7 @@ class Operations(Tape):
 
     def weight(self, size: int, width: int, *, trained: bool, uses: int = 1) -> Tracked:
         """A weight of so many elements, whose memory is counted elsewhere."""
-        return Tracked(None, size, width, CountedBy.ONCE, Accumulator(left=uses) if trained else None)
+        return Tracked(None, size, width, CountedBy.ONCE, Accumulator(uses_left=uses) if trained else None)
 
     def gradient(self, of: Tracked | TensorSize, *read: Tracked | None, by_heads: bool = False) -> Tracked:
         """A gradient as large as a tensor, and what is read to make it."""
@@ -43,33 +43,34 @@ class Operations(Tape):
         return self.new(name, columns, width, unit, *read, by_heads=by_heads)
 
     def required_gradient(self, of: Tracked, *, by_heads: bool = False) -> Tracked | None:
+        """A gradient as large as a tensor; None where none is asked for."""
         return None if of.node is None else self.gradient(of, by_heads=by_heads)
 
-    def to_each(self, *inputs: Tracked) -> Backward:
+    def gradients_of_all(self, *inputs: Tracked) -> Backward:
         """The backward of a kernel that makes the gradients of all its inputs at once."""
         return lambda gradient: [self.required_gradient(x, by_heads=x.by_heads) for x in inputs]
 
-    def again(self, gradient: Tracked) -> Tracked:
+    def gradient_like(self, gradient: Tracked) -> Tracked:
         """A gradient as large as another, laid out like it."""
         return self.gradient(gradient, gradient, by_heads=gradient.by_heads)
 
-    def steps(self, of: Tracked | TensorSize, count: int) -> Tracked:
+    def gradient_by_steps(self, of: Tracked | TensorSize, count: int) -> Tracked:
         """A gradient made by way of others as large, which are in memory until it stands."""
         *others, last = [self.gradient(of) for _ in range(count)]
         self.use(*others)
         return last
 
-    def passing(self, gradient: Tracked) -> Gradients:
+    def pass_on(self, gradient: Tracked) -> Gradients:
         """The gradient of what changes no value of a gradient."""
         return [gradient]
 
-    def multiplied(self, gradient: Tracked) -> Gradients:
+    def scaled_gradient(self, gradient: Tracked) -> Gradients:
         """The gradient of an operation that multiplies it, element by element, with something saved or fixed."""
-        return [self.again(gradient)]
+        return [self.gradient_like(gradient)]
 
-    def twice(self, gradient: Tracked) -> Gradients:
+    def scaled_twice(self, gradient: Tracked) -> Gradients:
         """The gradient of two operations in a row that multiply it."""
-        return [self.again(self.again(gradient))]
+        return [self.gradient_like(self.gradient_like(gradient))]
 
     @scoped
     def checkpoint(self, run: Callable[..., Tracked], *inputs: Tracked, reentrant: bool) -> Tracked:
@@ -83,15 +84,15 @@ class Operations(Tape):
 
         def again() -> None:
             nodes, autocast = self.nodes, self.autocast
-            self.nodes, self.part = [], part
-            with self.own_casts(), suppress(AllSavedError):
+            self.nodes, self.checkpointed = [], part
+            with self.autocast_region(), suppress(AllSavedError):
                 run(*leaves())
-            self.nodes, self.autocast, self.part = nodes, autocast, None
+            self.nodes, self.autocast, self.checkpointed = nodes, autocast, None
 
         if not reentrant:
-            self.part = part = Checkpointed(again, saved)
+            self.checkpointed = part = Checkpointed(again, saved)
             out = run(*inputs)
-            self.part = None
+            self.checkpointed = None
             return out
         recording, self.recording = self.recording, False
         out = run(*map(self.detached, inputs))
@@ -101,7 +102,7 @@ class Operations(Tape):
             nodes, self.nodes = self.nodes, []
             entered = leaves()
             sources = [x.node for x in entered]
-            with self.own_casts():
+            with self.autocast_region():
                 out = run(*entered)
             with self.alive(out):
                 if out.node is not None:
@@ -118,7 +119,7 @@ class Operations(Tape):
         return x.view(node=leaf, by_heads=x.by_heads)
 
     @contextmanager
-    def own_casts(self) -> Iterator[None]:
+    def autocast_region(self) -> Iterator[None]:
         """A region of autocast: its copies of weights are in memory until it ends."""
         outer, self.casts = self.casts, {}
         try:
@@ -136,7 +137,7 @@ class Operations(Tape):
         out = self.new(name, x.columns, width, x.unit, by_heads=x.by_heads)
         return self.record(out, [x], lambda gradient: [self.in_type(gradient, x.width)])
 
-    def become(self, x: Tracked, width: int, name: Name) -> Tracked:
+    def recast(self, x: Tracked, width: int, name: Name) -> Tracked:
         """x = x.to(dtype): a function keeps the copy until it returns, and lets go of what it was given."""
         out = self.local(self.cast(x, width, name))
         if out is not x:
@@ -144,10 +145,12 @@ class Operations(Tape):
         return out
 
     def add_in_place(self, a: Tracked, b: Tracked) -> Tracked:
+        """a += b: no memory of its own."""
         return self.record(a.view(), [a, b], lambda gradient: [gradient, gradient])
 
     def scaled_in_place(self, x: Tracked) -> Tracked:
-        return self.record(x.view(), [x], self.multiplied)
+        """x *= number: no memory of its own, and nothing saved."""
+        return self.record(x.view(), [x], self.scaled_gradient)
 
     def in_type(self, gradient: Tracked, width: int) -> Tracked:
         """A gradient in the type of what it belongs to."""
@@ -169,7 +172,7 @@ class Operations(Tape):
         """x.contiguous(), token by token: a copy where it lies head by head."""
         if not x.by_heads:
             return x
-        return self.record(self.new(name, x.columns, x.width, x.unit), [x], self.passing)
+        return self.record(self.new(name, x.columns, x.width, x.unit), [x], self.pass_on)
 
     # Matrices
 
@@ -219,11 +222,11 @@ class Operations(Tape):
 
     def scale(self, x: Tracked, name: Name) -> Tracked:
         """x times a number: saves nothing."""
-        return self.record(self.new_like(name, x), [x], self.multiplied)
+        return self.record(self.new_like(name, x), [x], self.scaled_gradient)
 
     def copied(self, x: Tracked, name: Name) -> Tracked:
         """x plus a number, its running sum, or a reshape that its strides do not allow: a copy, which saves nothing."""
-        return self.record(self.new_like(name, x), [x], self.passing)
+        return self.record(self.new_like(name, x), [x], self.pass_on)
 
     def multiply(self, a: Tracked, b: Tracked, name: Name) -> Tracked:
         """a·b, of which either may be one column or one row for all: each is saved for the gradient of the other."""
@@ -231,7 +234,7 @@ class Operations(Tape):
         out = self.new(name, wide.columns, max(a.width, b.width), wide.unit, by_heads=wide.by_heads)
 
         def backward(gradient: Tracked) -> Gradients:
-            products = [self.again(gradient) if x.node else None for x in (a, b)]
+            products = [self.gradient_like(gradient) if x.node else None for x in (a, b)]
             for place, (x, product) in enumerate(zip((a, b), products, strict=True)):
                 if product is not None:  # sums over what was repeated, and casts
                     if (x.columns, x.unit) != (out.columns, out.unit):
@@ -243,43 +246,44 @@ class Operations(Tape):
 
     def activation(self, x: Tracked, name: Name) -> Tracked:
         """silu(x), gelu(x) and the like in one kernel, which saves its input."""
-        return self.record(self.new_like(name, x), [x], self.multiplied, [x.storage])
+        return self.record(self.new_like(name, x), [x], self.scaled_gradient, [x.storage])
 
     def result_saved(self, x: Tracked, name: Name) -> Tracked:
         """tanh(x), relu(x), softmax(x): saves its output."""
         out = self.new_like(name, x)
-        return self.record(out, [x], self.multiplied, [out.storage])
+        return self.record(out, [x], self.scaled_gradient, [out.storage])
 
     @scoped
     def power(self, x: Tracked, name: Name) -> Tracked:
         """x to a power, which autocast takes in 32 bits: saves its input."""
         if self.autocast:
-            x = self.become(x, 4, ("{tensor} in 32 bits", self.name_of(x)))
+            x = self.recast(x, 4, ("{tensor} in 32 bits", self.name_of(x)))
         # the power below, times its exponent, times that
-        return self.record(self.new_like(name, x), [x], lambda gradient: [self.steps(x, 3)], [x.storage])
+        return self.record(self.new_like(name, x), [x], lambda gradient: [self.gradient_by_steps(x, 3)], [x.storage])
 
     def dropout(self, x: Tracked, name: Name) -> Tracked:
         """Dropout in training: a mask of a byte for each element is saved."""
         out, mask = self.new_like(name, x), self.new("masks of dropout", x.columns, 1, x.unit)
-        return self.record(out, [x], self.multiplied, [mask.storage])
+        return self.record(out, [x], self.scaled_gradient, [mask.storage])
 
     def name_of(self, x: Tracked) -> str:
+        """Name of a tensor, for names that are made of it."""
         name = "weights" if x.storage is None else self.sizes[x.storage][0]
         return name if isinstance(name, str) else name[1]
 
     def mark_loss(self) -> None:
         """Mark where the loss begins."""
-        self.mark = len(self.uses)
+        self.uses_before_loss = len(self.uses)
 
     def leave_autocast(self) -> None:
         """The region of autocast ends, and with it its copies of weights."""
         self.use(*self.casts, *self.casts.values())
         self.casts, self.autocast = {}, False
-        self.left_autocast = len(self.uses)
+        self.uses_in_autocast = len(self.uses)
 
     def mark_reference(self) -> None:
         """A reference runs here, between a policy's forward pass and its loss."""
-        self.reference = len(self.uses)
+        self.uses_before_reference = len(self.uses)
 
     # Norms, and kernels that are several operations in one
 
@@ -290,13 +294,13 @@ class Operations(Tape):
         mean = self.new(name, heads, 4, x.unit, squares)
         out = self.new(name, heads, 4, x.unit, mean)
         # back through the mean, then the square
-        return self.record(out, [x], lambda gradient: [self.steps(x, 4)], [x.storage, out.storage])
+        return self.record(out, [x], lambda gradient: [self.gradient_by_steps(x, 4)], [x.storage, out.storage])
 
     def centred(self, x: Tracked, heads: int, name: Name) -> Tracked:
         """x less its mean."""
         mean = self.new("means of norms", heads, 4, x.unit)
         out = self.new_like(name, x, mean)
-        return self.record(out, [x], self.twice)
+        return self.record(out, [x], self.scaled_twice)
 
     @scoped
     def layer_norm(self, x: Tracked, weights: list[Tracked], heads: int, name: Name) -> Tracked:
@@ -305,16 +309,18 @@ class Operations(Tape):
             x = self.cast(x, 4, "inputs of norms in 32 bits")
             weights = [self.cast_weight(weight, 4, "weights in 32 bits") for weight in weights]
         out, statistics = self.new_like(name, x), self.new("means and deviations of norms", 2 * heads, 4, x.unit)
-        return self.record(out, [x, *weights], self.to_each(x, *weights), [x.storage, statistics.storage])
+        return self.record(out, [x, *weights], self.gradients_of_all(x, *weights), [x.storage, statistics.storage])
 
     def fused_norm(self, x: Tracked, weights: list[Tracked], heads: int, name: Name) -> Tracked:
         """RMSNorm in one kernel: saves its input and 1 / rms."""
         out, statistics = self.new_like(name, x), self.new("1 / rms of norms", heads, 4, x.unit)
-        return self.record(out, [x, *weights], self.to_each(x, *weights), [x.storage, statistics.storage])
+        return self.record(out, [x, *weights], self.gradients_of_all(x, *weights), [x.storage, statistics.storage])
 
     def fused_gate(self, gate: Tracked, up: Tracked, name: Name) -> Tracked:
         """act(gate)·up in one kernel: saves both."""
-        return self.record(self.new_like(name, up), [gate, up], self.to_each(gate, up), [gate.storage, up.storage])
+        return self.record(
+            self.new_like(name, up), [gate, up], self.gradients_of_all(gate, up), [gate.storage, up.storage]
+        )
 
     @scoped
     def flash_attention(self, q: Tracked, k: Tracked, v: Tracked, heads: int, columns: int) -> Tracked:
@@ -324,7 +330,7 @@ class Operations(Tape):
         out = self.new("output of attention", columns, q.width, q.unit, by_heads=q.by_heads)
         exponents = self.new("log-sum-exp of attention", heads, 4, q.unit)
         saved = [q.storage, k.storage, v.storage, out.storage, exponents.storage]
-        return self.record(out, [q, k, v], self.to_each(q, k, v), saved)
+        return self.record(out, [q, k, v], self.gradients_of_all(q, k, v), saved)
 
     # Differences, exponentials, choices
 
@@ -334,7 +340,7 @@ class Operations(Tape):
 
         def backward(gradient: Tracked) -> Gradients:
             first = self.in_type(gradient, a.width)
-            negated = self.again(gradient)
+            negated = self.gradient_like(gradient)
             self.free(gradient)
             return [first, self.in_type(negated, b.width)]
 
@@ -349,22 +355,22 @@ class Operations(Tape):
     def expm1(self, x: Tracked, name: Name) -> Tracked:
         """eˣ - 1 in 32 bits under autocast: saves its output."""
         if self.autocast:
-            x = self.become(x, 4, name)
+            x = self.recast(x, 4, name)
         out = self.new_like(name, x)
-        return self.record(out, [x], self.twice, [out.storage])
+        return self.record(out, [x], self.scaled_twice, [out.storage])
 
     def difference_of_all(self, x: Tracked, columns: int, name: Name) -> Tracked:
         """xᵢ - xⱼ for all pairs of so many elements; its gradient is negated whole, and summed on either side."""
         out = self.new(name, columns, x.width, x.unit)
-        return self.record(out, [x], lambda gradient: [self.gradient(x, self.again(gradient))])
+        return self.record(out, [x], lambda gradient: [self.gradient(x, self.gradient_like(gradient))])
 
-    def outer(self, a: Tracked, b: Tracked, columns: int, name: Name) -> Tracked:
+    def outer_product(self, a: Tracked, b: Tracked, columns: int, name: Name) -> Tracked:
         """a·b, each repeated for the other's channels: both are saved; the gradient of either is a product as large as
         the result, summed."""
         out = self.new(name, columns, max(a.width, b.width), a.unit)
 
         def backward(gradient: Tracked) -> Gradients:
-            products = [self.again(gradient) if x.node else None for x in (a, b)]
+            products = [self.gradient_like(gradient) if x.node else None for x in (a, b)]
             self.free(gradient)
             pairs = zip((a, b), products, strict=True)
             return [self.gradient(x, part) if part and x.columns != columns else part for x, part in pairs]
@@ -374,18 +380,18 @@ class Operations(Tape):
     def inverse_norm(self, x: Tracked, heads: int, name: Name) -> Tracked:
         """1 / √(x·x + ε) of each head: x is saved as both factors, and the result."""
         out = self.new(name, heads, x.width, x.unit, self.new_like(name, x))
-        return self.record(out, [x], lambda gradient: [self.steps(x, 3)], [x.storage, out.storage])
+        return self.record(out, [x], lambda gradient: [self.gradient_by_steps(x, 3)], [x.storage, out.storage])
 
     def clamped_below(self, x: Tracked, name: Name) -> Tracked:
         """torch.min of x and a number: saves x."""
-        return self.record(self.new_like(name, x), [x], self.twice, [x.storage])
+        return self.record(self.new_like(name, x), [x], self.scaled_twice, [x.storage])
 
-    def chosen(self, mask: Tracked, a: Tracked, b: Tracked, name: Name) -> Tracked:
+    def where(self, mask: Tracked, a: Tracked, b: Tracked, name: Name) -> Tracked:
         """torch.where: saves the mask; each side's gradient is as large as both."""
         out = self.new(name, a.columns, max(a.width, b.width), a.unit, by_heads=a.by_heads)
 
         def backward(gradient: Tracked) -> Gradients:
-            sides = [self.again(gradient), self.again(gradient)]
+            sides = [self.gradient_like(gradient), self.gradient_like(gradient)]
             self.free(gradient)
             return [self.in_type(side, x.width) for side, x in zip(sides, (a, b), strict=True)]
 
@@ -397,7 +403,7 @@ class Operations(Tape):
         """x[..., a:b]: a view, whose gradient is as large as the whole."""
         return self.record(x.view(columns, by_heads=x.by_heads), [x], lambda gradient: [self.gradient(x)])
 
-    def shared(self, columns: int, width: int) -> Tracked:
+    def earlier_keys(self, columns: int, width: int) -> Tracked:
         """Keys or values of an earlier layer, which holds them; the gradient is added to those that wait there."""
         made = Tracked(None, columns, width, CountedBy.TOKEN, Node())
 
@@ -463,14 +469,14 @@ class Operations(Tape):
             a, b = (self.local(self.cast(x, self.width, "inputs of products in 16 bits")) for x in (a, b))
         return self.product(a, b, columns, a.unit, name)
 
-    def solved(self, system: Tracked, x: Tracked, name: Name) -> Tracked:
+    def solve_triangular(self, system: Tracked, x: Tracked, name: Name) -> Tracked:
         """torch.linalg.solve_triangular: saves the system and the solution; going back, the gradient of the system is a
         product, negated, of which a triangle is taken."""
         out = self.new_like(name, x)
 
         def backward(gradient: Tracked) -> Gradients:
             of_x, of_system = self.required_gradient(x), self.required_gradient(system)
-            return [of_system and self.again(self.again(of_system)), of_x]
+            return [of_system and self.gradient_like(self.gradient_like(of_system)), of_x]
 
         return self.record(out, [system, x], backward, [system.storage, out.storage])
 
@@ -480,30 +486,31 @@ class Operations(Tape):
         return self.record(out, [x], lambda gradient: self.into_zeros(x), [indices.storage])
 
     def into_zeros(self, x: Tracked) -> Gradients:
+        """The gradient of what picks elements: zeros as large as the whole, and the sum of both."""
         return [self.gradient(x, self.gradient(x))]
 
     def through_copy(self, x: Tracked) -> Backward:
         """The backward of an operation that makes the gradient of x from a copy of its own."""
 
         def backward(gradient: Tracked) -> Gradients:
-            copy = self.again(gradient)
+            copy = self.gradient_like(gradient)
             self.free(gradient)
             return [self.gradient(x, copy)]
 
         return backward
 
-    def largest(self, scores: Tracked, k: int) -> tuple[Tracked, Tracked]:
+    def topk(self, scores: Tracked, k: int) -> tuple[Tracked, Tracked]:
         """torch.topk: values, and their indices in 64 bits."""
         indices = self.new("numbers of experts", k, 8, scores.unit)
         return self.gather(scores, indices, k, "weights of experts"), indices
 
-    def divided(self, x: Tracked, name: Name) -> Tracked:
+    def divide_by_sum(self, x: Tracked, name: Name) -> Tracked:
         """x /= its sum, in place: what it was is kept for its gradient."""
         total = self.new(name, 1, x.width, x.unit)
         before = self.new_like(name, x, total)
-        return self.record(x.view(), [x], self.multiplied, [total.storage, before.storage])
+        return self.record(x.view(), [x], self.scaled_gradient, [total.storage, before.storage])
 
-    def turn_half(self, x: Tracked, name: Name) -> Tracked:
+    def rotate_half(self, x: Tracked, name: Name) -> Tracked:
         """rotate_half(x): one half negated and put before the other."""
         half = self.new(name, x.columns // 2, x.width, x.unit)
         out = self.new(name, x.columns, x.width, x.unit, half, by_heads=True)
@@ -516,7 +523,7 @@ class Operations(Tape):
 
         return self.record(out, [x], backward)
 
-    def filled(self, own: Tracked, shared: Tracked, columns: int, name: Name) -> Tracked:
+    def copied_into(self, own: Tracked, shared: Tracked, columns: int, name: Name) -> Tracked:
         """A new tensor into which one part is copied for each head and another for all of them."""
         out = self.new(name, columns, own.width, own.unit, by_heads=True)
 

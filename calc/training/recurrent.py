@@ -23,7 +23,7 @@ def short_convolution(t: Modules, mixer: ShortConv, x: Tracked) -> Tracked:
 
 
 @scoped
-def mixed_by_convolution(t: Modules, x: Tracked) -> Tracked:
+def causal_convolution(t: Modules, x: Tracked) -> Tracked:
     """silu of a convolution over a few positions (`causal_conv1d_fn`), which saves its input."""
     label = "output of the convolution"
     if t.autocast:
@@ -32,7 +32,7 @@ def mixed_by_convolution(t: Modules, x: Tracked) -> Tracked:
     return t.activation(t.slice(out, out.columns), "states behind the convolution")
 
 
-def chunked(t: Modules, x: Tracked, chunk: int, name: Name) -> Tracked:
+def padded_to_chunks(t: Modules, x: Tracked, chunk: int, name: Name) -> Tracked:
     """F.pad to whole chunks: a copy."""
     return t.resized(x, chunk * x.columns, name, unit=CountedBy.CHUNK)
 
@@ -71,7 +71,7 @@ def scan_over_chunks(
     widest = max(part.size for part in inputs)
 
     def backward(gradient: Tracked) -> Gradients:
-        copy = t.again(gradient)
+        copy = t.gradient_like(gradient)
         t.free(gradient)
         of_inputs: Gradients = [t.gradient(part) for part in inputs]
         zeros = t.gradient(widest)
@@ -117,12 +117,12 @@ of, and what the layer holds on to without a need."""
 
 
 @scoped
-def gated_delta(t: Modules, mixer: GatedDeltaNet, x: Tracked) -> Tracked:
+def gated_delta_net(t: Modules, mixer: GatedDeltaNet, x: Tracked) -> Tracked:
     """Projections, a convolution, the delta rule, and a norm with a gate."""
     k, v = mixer.n_k * mixer.d_k, mixer.n_v * mixer.d_v
     mixed, z, b, a, extra = projections(t, mixer, x)
     b, a, extra = t.local(b), t.local(a), extra and t.local(extra)
-    query, key, value = t.split(mixed_by_convolution(t, mixed), k, k, v)
+    query, key, value = t.split(causal_convolution(t, mixed), k, k, v)
     strength = t.local(t.result_saved(b, "strengths of updates"))
     decay = t.local(decays(t, mixer, a))
     y = delta_rule(t, mixer, query, key, value, strength, decay)
@@ -178,20 +178,20 @@ def delta_rule(
     key = t.multiply(key, t.inverse_norm(key, n, label), label)
     query = t.scale(query, label)
     with t.alive(query, key, value):
-        query, key, value = (chunked(t, part, c, wide) for part in (query, key, value))
+        query, key, value = (padded_to_chunks(t, part, c, wide) for part in (query, key, value))
     t.local(value)
     with t.alive(strength, decay):
-        strength, decay = (t.local(chunked(t, part, c, wide)) for part in (strength, decay))
+        strength, decay = (t.local(padded_to_chunks(t, part, c, wide)) for part in (strength, decay))
     value_update = t.local(t.multiply(value, strength, label))
     key_update = t.local(t.multiply(key, strength, label))
     total = t.local(t.copied(decay, "decays in 32 bits"))
-    pairwise = t.scale(t.difference_of_all(total, pairs, PAIRS), PAIRS)
-    between = t.local(t.exponential(pairwise, PAIRS))
+    pairwise = t.scale(t.difference_of_all(total, pairs, PAIR_DECAYS), PAIR_DECAYS)
+    between = t.local(t.exponential(pairwise, PAIR_DECAYS))
     system = t.local(t.multiply(t.matmul(key_update, key, pairs, label), between, label))
     within = t.local(t.multiply(t.matmul(query, key, pairs, label), between, label))
     decayed = t.local(t.multiply(key_update, t.exponential(total, "decays in 32 bits"), label))
-    new_values = t.local(t.solved(system, value_update, label))
-    corrections = t.local(t.solved(system, decayed, label))
+    new_values = t.local(t.solve_triangular(system, value_update, label))
+    corrections = t.local(t.solve_triangular(system, decayed, label))
     out = t.new_like("output of the scan in 32 bits", new_values)
     query = t.local(t.multiply(query, t.exponential(total, "decays in 32 bits"), label))
     left = t.local(t.exponential(t.copied(total, "decays in 32 bits"), "decays in 32 bits"))
@@ -209,11 +209,11 @@ def delta_rule(
 
 
 @scoped
-def lightning(t: Modules, mixer: LightningAttention, x: Tracked) -> Tracked:
+def lightning_attention(t: Modules, mixer: LightningAttention, x: Tracked) -> Tracked:
     """Activated queries, keys and values, attention block by block, a norm and a gate."""
     wide, label = mixer.n_heads * mixer.d_head, "queries, keys and values"
     packed = t.local(t.activation(t.matrix(x, "qkv_proj", 3 * wide, label), label))
-    out = t.copied(by_blocks(t, mixer, *t.split(packed, wide, wide, wide)), "output of the scan")
+    out = t.copied(lightning_blocks(t, mixer, *t.split(packed, wide, wide, wide)), "output of the scan")
     with t.alive(out):
         out = t.norm(out, "rms", "normed output of the scan")
     label = "gate of the recurrent block"
@@ -223,22 +223,22 @@ def lightning(t: Modules, mixer: LightningAttention, x: Tracked) -> Tracked:
 
 
 @scoped
-def by_blocks(t: Modules, mixer: LightningAttention, q: Tracked, k: Tracked, v: Tracked) -> Tracked:
+def lightning_blocks(t: Modules, mixer: LightningAttention, q: Tracked, k: Tracked, v: Tracked) -> Tracked:
     """Each block saves its decayed scores, decayed queries and keys for the states of other blocks, and the state
     before it. Going back, the gradients of blocks are put into zeros as large as the whole."""
     n, c, wide, width = mixer.n_heads, mixer.chunk, q.columns, t.width if t.autocast else q.width
     inputs = (q, k, v)
     saved = [part.storage for part in inputs]
     if t.saves:
-        saved.append(t.local(t.new(WITHIN, n * c * c, width, CountedBy.CHUNK)).storage)
-        saved.append(t.local(t.new(WITHIN, 2 * c * wide, width, CountedBy.FOLLOWED)).storage)
+        saved.append(t.local(t.new(CHUNK_STATES, n * c * c, width, CountedBy.CHUNK)).storage)
+        saved.append(t.local(t.new(CHUNK_STATES, 2 * c * wide, width, CountedBy.FOLLOWED)).storage)
         saved.append(t.local(t.new("states of chunks", wide * mixer.d_head, width, CountedBy.CHUNK)).storage)
     blocks = t.new("output of the scan", wide, q.width, q.unit)
     out = t.new("output of the scan", wide, q.width, q.unit, blocks)
-    return t.record(out, inputs, part_by_part(t, *inputs), saved)
+    return t.record(out, inputs, gradients_by_parts(t, *inputs), saved)
 
 
-def part_by_part(t: Modules, *inputs: Tracked) -> Backward:
+def gradients_by_parts(t: Modules, *inputs: Tracked) -> Backward:
     """The backward of a loop over parts of all tokens, each of which puts the gradient of its own part into zeros as
     large as the whole."""
 
@@ -254,14 +254,14 @@ def part_by_part(t: Modules, *inputs: Tracked) -> Backward:
 # `Mamba2Mixer` and `mamba2_chunk_scan`; Bamba's, Falcon-H1's, Granite's, Nemotron-H's and Zamba2's are the same).
 
 
-WIDE = "states of the scan in 32 bits"
-WITHIN = "states within chunks"
+SCAN_INPUTS = "states of the scan in 32 bits"
+CHUNK_STATES = "states within chunks"
 DECAYS = "decays in 32 bits"
-PAIRS = "decays between tokens of a chunk"
+PAIR_DECAYS = "decays between tokens of a chunk"
 
 
 @scoped
-def state_space(t: Modules, mixer: Mamba2, x: Tracked) -> Tracked:
+def mamba2(t: Modules, mixer: Mamba2, x: Tracked) -> Tracked:
     """A projection, a convolution, the scan, and a norm with a gate before it."""
     inner, shared = mixer.n_heads * mixer.d_head, mixer.n_groups * mixer.d_state
     hidden, before = x.columns, x.width
@@ -270,10 +270,10 @@ def state_space(t: Modules, mixer: Mamba2, x: Tracked) -> Tracked:
         x = t.local(t.scale(x, "states, multiplied"))
     projected = t.matrix(x, "in_proj", inner + mixer.channels() + mixer.n_heads, label, bias=mixer.bias)
     if t.kernels.multiplied:
-        projected = t.multiply(t.weight(projected.columns, t.settings.rest, trained=False), projected, label)
+        projected = t.multiply(t.weight(projected.columns, t.settings.rest_width, trained=False), projected, label)
     t.free(x)
     gate, mixed, step = t.split(t.local(projected), inner, mixer.channels(), mixer.n_heads)
-    values, keys, queries = t.split(t.local(mixed_by_convolution(t, mixed)), inner, shared, shared)
+    values, keys, queries = t.split(t.local(causal_convolution(t, mixed)), inner, shared, shared)
     y = chunk_scan(t, mixer, values, keys, queries, step)
     y = gated_output(t, mixer, y, gate)
     y = t.cast(y, before, "gated output of the scan")
@@ -302,29 +302,29 @@ def chunk_scan(t: Modules, mixer: Mamba2, values: Tracked, keys: Tracked, querie
     with t.alive(step):
         step = t.activation(t.cast(step, 4, DECAYS) if t.autocast else step, DECAYS)
     step = t.local(t.activation(step, DECAYS))
-    values = t.cast(values, 4, WIDE)
+    values = t.cast(values, 4, SCAN_INPUTS)
     # x.repeat_interleave(...): what groups share, for each of their heads; a copy even where each has one
-    keys, queries = (t.resized(t.cast(part, 4, WIDE), wide, WIDE) for part in (keys, queries))
-    residual = t.local(t.multiply(t.parameter(n), chunked(t, values, c, WIDE), WITHIN))
-    values = t.multiply(values, t.cast(step, 4, DECAYS), WIDE)
+    keys, queries = (t.resized(t.cast(part, 4, SCAN_INPUTS), wide, SCAN_INPUTS) for part in (keys, queries))
+    residual = t.local(t.multiply(t.parameter(n), padded_to_chunks(t, values, c, SCAN_INPUTS), CHUNK_STATES))
+    values = t.multiply(values, t.cast(step, 4, DECAYS), SCAN_INPUTS)
     decay = t.multiply(t.parameter(n, 4), t.cast(step, 4, DECAYS), DECAYS)
     with t.alive(values, decay, keys, queries):
-        parts = [t.local(chunked(t, part, c, WIDE)) for part in (values, decay, keys, queries)]
+        parts = [t.local(padded_to_chunks(t, part, c, SCAN_INPUTS)) for part in (values, decay, keys, queries)]
     values, decay, keys, queries = parts
     total = t.local(t.copied(decay, DECAYS))
-    between = t.local(t.exponential(segment_sums(t, decay, n * c * c), PAIRS))
-    scores = t.local(einsum(t, queries, keys, n * c * c, WITHIN))
-    weights = t.local(t.multiply(scores, between, WITHIN))
-    within = t.local(einsum(t, weights, values, c * inner, WITHIN, copies=(False, True)))
+    between = t.local(t.exponential(segment_sums(t, decay, n * c * c), PAIR_DECAYS))
+    scores = t.local(einsum(t, queries, keys, n * c * c, CHUNK_STATES))
+    weights = t.local(t.multiply(scores, between, CHUNK_STATES))
+    within = t.local(einsum(t, weights, values, c * inner, CHUNK_STATES, copies=(False, True)))
     left = t.local(t.exponential(t.copied(total, DECAYS), DECAYS))
-    decayed = t.local(t.multiply(keys, left, WITHIN))
+    decayed = t.local(t.multiply(keys, left, CHUNK_STATES))
     states = einsum(t, decayed, values, state, "states of chunks")
     t.local(t.new("states of chunks", 2 * state, states.width, CountedBy.SEQUENCE))  # the first ones and the last
     before = t.local(states_before(t, states, state))
     out_decay = t.local(t.exponential(total, DECAYS))
-    carried = t.local(einsum(t, queries, before, c * inner, WITHIN))
-    across = t.local(t.multiply(carried, out_decay, WITHIN))
-    out = t.add(t.copied(t.add(within, across, WITHIN), WITHIN), residual, WITHIN)
+    carried = t.local(einsum(t, queries, before, c * inner, CHUNK_STATES))
+    across = t.local(t.multiply(carried, out_decay, CHUNK_STATES))
+    out = t.add(t.copied(t.add(within, across, CHUNK_STATES), CHUNK_STATES), residual, CHUNK_STATES)
     # the memory of chunks by tokens
     return t.record(out.view(inner, CountedBy.TOKEN), [out], lambda gradient: [Tracked(gradient.storage, *out.size)])
 
@@ -333,11 +333,11 @@ def chunk_scan(t: Modules, mixer: Mamba2, values: Tracked, keys: Tracked, querie
 def segment_sums(t: Modules, decay: Tracked, pairs: int) -> Tracked:
     """`segment_sum`: decays repeated for all pairs of tokens, masked, summed up, and masked again."""
 
-    out = t.new(PAIRS, pairs, decay.width, decay.unit)
+    out = t.new(PAIR_DECAYS, pairs, decay.width, decay.unit)
     repeated = t.local(t.record(out, [decay], t.through_copy(decay)))  # of which some are masked
     # going back, turned round, summed up, turned round
-    sums = t.record(t.new_like(PAIRS, repeated), [repeated], lambda gradient: [t.steps(gradient, 3)])
-    return t.scale(t.local(sums), PAIRS)
+    sums = t.record(t.new_like(PAIR_DECAYS, repeated), [repeated], lambda gradient: [t.gradient_by_steps(gradient, 3)])
+    return t.scale(t.local(sums), PAIR_DECAYS)
 
 
 @scoped
@@ -368,19 +368,19 @@ STATES = "states of the scan"
 
 
 @scoped
-def selective_scan(t: Modules, mixer: Mamba, x: Tracked) -> Tracked:
+def mamba(t: Modules, mixer: Mamba, x: Tracked) -> Tracked:
     """A projection, a convolution, what the states depend on, the scan with a gate, and the output."""
     inner, states, before = mixer.d_inner, mixer.d_state, x.width
     projected = t.local(t.matrix(x, "in_proj", 2 * inner, "projected states", bias=mixer.bias))
     mixed, gate = t.split(projected, inner, inner)
-    values = t.local(mixed_by_convolution(t, mixed))
+    values = t.local(causal_convolution(t, mixed))
     rows = values if t.settings.single else t.copied(values, "states behind the convolution")
     with t.alive(rows):
         made = t.local(t.matrix(rows, "x_proj", mixer.dt_rank + 2 * states, "steps, keys and queries"))
     rank, keys, queries = t.split(made, mixer.dt_rank, states, states)
-    weight = t.parameter(inner * mixer.dt_rank, t.settings.matrices)
+    weight = t.parameter(inner * mixer.dt_rank, t.settings.matrix_width)
     step = t.local(t.linear(rank, weight, inner, "steps of the scan"))
-    y = scanned(t, mixer, values, step, keys, queries)
+    y = mamba_scan(t, mixer, values, step, keys, queries)
     y = t.multiply(y, t.activation(gate, "gate of the recurrent block"), "gated output of the scan")
     y = t.cast(y, before, "gated output of the scan")
     y = y if t.settings.single else t.copied(y, "gated output of the scan")
@@ -388,16 +388,16 @@ def selective_scan(t: Modules, mixer: Mamba, x: Tracked) -> Tracked:
 
 
 @scoped
-def scanned(t: Modules, mixer: Mamba, values: Tracked, step: Tracked, keys: Tracked, queries: Tracked) -> Tracked:
+def mamba_scan(t: Modules, mixer: Mamba, values: Tracked, step: Tracked, keys: Tracked, queries: Tracked) -> Tracked:
     """`mamba_selective_scan`: each token's decays and updates of the whole state, then one state after the other."""
     inner, wide = mixer.d_inner, mixer.d_inner * mixer.d_state
     step = t.add_weight(step, t.parameter(inner, step.width), STEPS)
     with t.alive(step):
         step = t.local(t.activation(t.cast(step, 4, STEPS) if t.autocast else step, STEPS))
     rates = t.parameter(wide, 4)
-    decays = t.local(t.exponential(t.outer(step, rates, wide, STATES), STATES))
-    shared = t.local(t.outer(step, t.cast(keys, 4, STEPS), wide, STATES))
-    updates = t.local(t.outer(t.cast(values, 4, STEPS), shared, wide, STATES))
+    decays = t.local(t.exponential(t.outer_product(step, rates, wide, STATES), STATES))
+    shared = t.local(t.outer_product(step, t.cast(keys, 4, STEPS), wide, STATES))
+    updates = t.local(t.outer_product(t.cast(values, 4, STEPS), shared, wide, STATES))
     out = token_by_token(t, decays, updates, queries, inner, values.width)
     skipped = t.local(t.multiply(t.parameter(inner, 4), values, STEPS))
     return t.add(out, skipped, "output of the scan")
@@ -415,4 +415,4 @@ def token_by_token(
     outputs = t.new("outputs of tokens", columns, width, decays.unit)
     out = t.new("output of the scan", columns, width, decays.unit, outputs)
     inputs = decays, updates, queries
-    return t.record(out, inputs, part_by_part(t, *inputs), saved)
+    return t.record(out, inputs, gradients_by_parts(t, *inputs), saved)

@@ -42,7 +42,7 @@ from calc.training.course import (
 )
 from calc.training.decoder import Passes, Shared, check_modelled, quiet, settings_of
 from calc.training.layout import TrainingLayout, TrainingScenario
-from calc.training.losses import head
+from calc.training.losses import transformers_head
 from calc.training.methods import METHODS, VALUE, TrainingMethod, check_teacher, resolved, scored_units
 from calc.training.modules import Settings
 from calc.training.states import OUTSIDE, StageWeights, plain_experts, stage_weights, states_of, trained_of
@@ -254,7 +254,7 @@ class Training:
 
     def _passes(self, settings: Settings) -> Passes:
         cut, objective = (self.layout.tp, self.layout.slices), self.objective
-        loss = head if self.method is None else self.method.head
+        loss = transformers_head if self.method is None else self.method.head
         return self.shared.once(
             ("passes", cut, settings, objective),
             lambda: Passes(self.rank, settings, loss, self.shared, cut, objective),
@@ -558,24 +558,3 @@ def fewest_replicas(training: Training, usable: int) -> int | None:
     too_few = max((bound for bound in tried if bound < enough), default=1)
     near = max(too_few, training.replicas_near(usable, enough) - 1)
     return replica * (1 + largest_near(lambda dp: dp <= too_few or not fits(dp), enough - 1, near))
-
-
-# What a GPU shows as taken, where that is more than a step has in use at its peak.
-
-
-PASSES: tuple[Phase, ...] = ("reference", "forward", "loss", "backward")
-
-
-def reserved(training: Training) -> int:
-    """Bytes that PyTorch's allocator has taken from the GPU by the end of the first step, overhead included: the peak
-    of the passes, whose blocks stay cached, and on top the cast of flattened gradients to fp32, which is one block,
-    and blocks that were taken one by one are not joined (torch 2.13, notes/cuda, memory management; DeepSpeed 0.19.8,
-    runtime/zero). Memory that is short is given back before it runs out: a verdict does not depend on it."""
-    phases, recipe = training.by_phase(), training.recipe
-    peak = max(memory.total for memory in phases.values())
-    if not recipe.flattened:
-        return peak
-    cast = phases["optimizer"].master_weights
-    if training.layout.zero == 3 and recipe.sub_group:
-        cast = min(cast, 4 * recipe.sub_group)
-    return max(peak, cast + max(phases[phase].total for phase in PASSES if phase in phases))

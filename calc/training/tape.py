@@ -88,8 +88,8 @@ class Node:
     backward: Backward | None = None
     saved: Sequence[int | None] = ()
     gradients: list[Tracked | None] = field(default_factory=lambda: [None])  # of its outputs
-    part: "Checkpointed | None" = None  # where to find what it saved, under which number
-    place: int = 0
+    checkpointed: "Checkpointed | None" = None  # where to find what it saved, under which number
+    saved_at: int = 0
 
 
 @dataclass(eq=False, slots=True)
@@ -112,7 +112,7 @@ class AllSavedError(Exception):
 class Accumulator(Node):
     """End of a weight's gradient, once those of all its uses are there."""
 
-    left: int = 1
+    uses_left: int = 1
 
 
 class Tape:
@@ -126,12 +126,14 @@ class Tape:
         self.leaves: list[Node] = []  # of what the part reads, whose gradients it hands on
         self.casts: dict[Tracked, Tracked] = {}  # of weights, which autocast keeps until its region ends
         self.outputs: list[Tracked] = []  # what a training loop holds until the backward pass is over
-        self.mark: int | None = None  # uses before the loss
-        self.left_autocast: int | None = None  # uses before autocast ended, where a trainer's loss stands outside of it
-        self.reference: int | None = None  # uses before the reference runs
+        self.uses_before_loss: int | None = None
+        self.uses_in_autocast: int | None = (
+            None  # uses before autocast ended, where a trainer's loss stands outside of it
+        )
+        self.uses_before_reference: int | None = None
         self.scopes: list[list[Tracked]] = []  # what each function that runs holds until it returns
         self.recording = True
-        self.part: Checkpointed | None = None  # that runs now
+        self.checkpointed: Checkpointed | None = None  # the part that runs now
         self.keeps_gradients = True  # False: they are added to those of earlier micro-batches
 
     def new(
@@ -153,6 +155,7 @@ class Tape:
         return Tracked(number, columns, width, unit, by_heads=by_heads)
 
     def new_like(self, name: Name, tensor: Tracked, *read: Tracked | None) -> Tracked:
+        """A tensor in memory of its own, as large as another and laid out like it."""
         return self.new(name, tensor.columns, tensor.width, tensor.unit, *read, by_heads=tensor.by_heads)
 
     def use(self, *tensors: Tracked | None) -> None:
@@ -203,20 +206,20 @@ class Tape:
             if any(sources):
                 out.node = Node(sources, backward, saved)
                 self.nodes.append(out.node)
-                if saved and self.part is not None:
-                    self.saved_by(self.part, out.node, out)
+                if saved and self.checkpointed is not None:
+                    self.saved_by(self.checkpointed, out.node, out)
         return out
 
     @property
     def saves(self) -> bool:
         """Whether nodes keep what they save: not while a checkpointed part runs for the first time."""
-        return self.recording and (self.part is None or self.part.saved is not None)
+        return self.recording and (self.checkpointed is None or self.checkpointed.saved is not None)
 
     def saved_by(self, part: Checkpointed, node: Node, out: Tracked) -> None:
         """A node of a checkpointed part leaves what it saves to the second run, which ends with the last of them:
         before its operation, unless that makes what is saved."""
         if part.saved is None:
-            node.saved, node.part, node.place = (), part, part.count
+            node.saved, node.checkpointed, node.saved_at = (), part, part.count
             part.count += 1
             return
         part.saved.append(node.saved)
@@ -226,13 +229,14 @@ class Tape:
             raise AllSavedError
 
     def unpack(self, node: Node, part: Checkpointed) -> None:
+        """Give a node what it saved, for which its part runs again where none of its nodes has asked before."""
         self.use(*part.inputs)
         if part.saved is None:
             part.saved = []
             part.run()
         for place in part.unread:
             self.read(part.saved[place])
-        node.saved, part.saved[node.place], node.part = part.saved[node.place], (), None
+        node.saved, part.saved[node.saved_at], node.checkpointed = part.saved[node.saved_at], (), None
 
     def leaf(self, tensor: Tracked) -> Node:
         """Make a tensor one whose gradient is asked for."""
@@ -244,21 +248,21 @@ class Tape:
         """Go back from an output through all nodes, the last of the forward pass first, as PyTorch's engine does."""
         self.deliver(source, gradient)
         while self.nodes:
-            self.step(self.nodes.pop())
+            self.step_back(self.nodes.pop())
 
-    def step(self, node: Node) -> None:
+    def step_back(self, node: Node) -> None:
         """Go back through one node: its gradient is in memory until its backward returns, unless that frees it before;
         what it saved, until then too."""
         results: Gradients = ()
         gradients = [gradient for gradient in node.gradients if gradient is not None]
         if node.backward is not None and gradients:
-            if node.part is not None:
-                self.unpack(node, node.part)
+            if node.checkpointed is not None:
+                self.unpack(node, node.checkpointed)
             self.scopes.append(gradients)
             results, node.backward = node.backward(gradients[0]), None
             self.use(*self.scopes.pop())
-        elif node.part is not None:
-            node.part.unread.append(node.place)
+        elif node.checkpointed is not None:
+            node.checkpointed.unread.append(node.saved_at)
         if node.saved:
             self.read(node.saved)
         for target, result in zip(node.inputs, results, strict=False):
@@ -281,8 +285,8 @@ class Tape:
         """Keep the gradient of a weight; or let go of it once it is added to those of earlier micro-batches."""
         if first:
             self.weights.append(node)
-        node.left -= 1
-        if not (node.left or self.keeps_gradients):
+        node.uses_left -= 1
+        if not (node.uses_left or self.keeps_gradients):
             self.weights.remove(node)
             node.gradients = [None]
 
@@ -323,8 +327,8 @@ def scoped(
 # are counted by their units, so that one profile holds for any batch and any length.
 
 
-class Top(NamedTuple):
-    """A moment: what is alive by units, and the event of the tape after which it is."""
+class Snapshot(NamedTuple):
+    """Bytes alive by units, and the event of the tape after which they are."""
 
     bytes: Bytes
     event: int
@@ -336,13 +340,13 @@ class Profile:
 
     sizes: list[tuple[Name, CountedBy, int]]  # name, unit and bytes of each storage
     events: list[int]  # storages that come, and those that go
-    forward: tuple[Top, ...]  # moments when it may peak
-    loss: tuple[Top, ...]
-    after_autocast: tuple[Top, ...]  # of the loss, once autocast has ended
-    reference: Top | None  # while a reference runs
-    after_forward: Top  # until autocast ends
-    saved: Top  # for its backward pass
-    backward: tuple[Top, ...]
+    forward: tuple[Snapshot, ...]  # moments when it may peak
+    loss: tuple[Snapshot, ...]
+    after_autocast: tuple[Snapshot, ...]  # of the loss, once autocast has ended
+    reference: Snapshot | None  # while a reference runs
+    after_forward: Snapshot  # until autocast ends
+    saved: Snapshot  # for its backward pass
+    backward: tuple[Snapshot, ...]
     gradients: Bytes  # of its weights, once it is done
     outputs: Bytes  # what is held until the whole backward pass is over
     keeps_gradients: bool  # False: they are added to what is held elsewhere
@@ -371,8 +375,8 @@ def profile(
     autocast has cast, until its region ends."""
     marks = [len(tape.uses)]
     y = run(inputs)
-    marks += [len(tape.uses) if tape.mark is None else tape.mark, len(tape.uses)]
-    tape.use(y, *(inputs if tape.left_autocast is None else ()))
+    marks += [len(tape.uses) if tape.uses_before_loss is None else tape.uses_before_loss, len(tape.uses)]
+    tape.use(y, *(inputs if tape.uses_in_autocast is None else ()))
     marks.append(len(tape.uses))
     tape.use(*tape.casts, *tape.casts.values())
     marks.append(len(tape.uses))
@@ -394,15 +398,15 @@ def profile(
     meter = Meter(tape, events)
     meter.at(entered)
     forward = meter.peaks(marked)
-    loss: tuple[Top, ...] = ()
-    after_autocast: tuple[Top, ...] = ()
-    reference: Top | None = None
-    if tape.mark is not None:
-        loss = meter.peaks(left if tape.left_autocast is None else before(tape.left_autocast))
-    if tape.reference is not None:
-        after_autocast = meter.peaks(before(tape.reference))
+    loss: tuple[Snapshot, ...] = ()
+    after_autocast: tuple[Snapshot, ...] = ()
+    reference: Snapshot | None = None
+    if tape.uses_before_loss is not None:
+        loss = meter.peaks(left if tape.uses_in_autocast is None else before(tape.uses_in_autocast))
+    if tape.uses_before_reference is not None:
+        after_autocast = meter.peaks(before(tape.uses_before_reference))
         reference = meter.at(meter.event)
-    if tape.left_autocast is not None:
+    if tape.uses_in_autocast is not None:
         after_autocast += meter.peaks(left)
     waiting = frozenset(alive_after(events, saved))
     return Profile(
@@ -432,15 +436,15 @@ class Meter:
         self.events = events
         self.alive, self.event = list(NOTHING), 0
 
-    def at(self, event: int) -> Top:
+    def at(self, event: int) -> Snapshot:
         """Bytes in memory after so many events, by units."""
         self.peaks(event)
-        return Top(tuple(self.alive), event)
+        return Snapshot(tuple(self.alive), event)
 
-    def peaks(self, event: int) -> tuple[Top, ...]:
+    def peaks(self, event: int) -> tuple[Snapshot, ...]:
         """The moments up to an event, itself one of them, that are the peak for some batch and length: each time that
         something goes after something came."""
-        alive, sizes, rising, tops = self.alive, self.sizes, True, list[Top]()
+        alive, sizes, rising, snapshots = self.alive, self.sizes, True, list[Snapshot]()
         for place, number in enumerate(self.events[self.event : event], self.event):
             if number >= 0:
                 unit, nbytes = sizes[number]
@@ -448,18 +452,18 @@ class Meter:
                 rising = True
             else:
                 if rising:
-                    tops.append(Top(tuple(alive), place))
+                    snapshots.append(Snapshot(tuple(alive), place))
                     rising = False
                 unit, nbytes = sizes[-1 - number]
                 alive[unit] -= nbytes
         self.event = event
-        return undominated([*tops, Top(tuple(alive), event)])
+        return undominated([*snapshots, Snapshot(tuple(alive), event)])
 
 
-def undominated(tops: Iterable[Top]) -> tuple[Top, ...]:
+def undominated(snapshots: Iterable[Snapshot]) -> tuple[Snapshot, ...]:
     """Moments that are the peak for some batch and length."""
-    best: list[Top] = []
-    for top in sorted(tops, key=lambda top: top.bytes[::-1], reverse=True):
+    best: list[Snapshot] = []
+    for top in sorted(snapshots, key=lambda top: top.bytes[::-1], reverse=True):
         nbytes = top.bytes
         for other in best:
             if all(map(ge, other.bytes, nbytes)):

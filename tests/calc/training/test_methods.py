@@ -9,7 +9,7 @@ from statistics import median
 import pytest
 
 from benchmarks.accuracy.rl import compare, compare_kind, kinds, load, step_of
-from benchmarks.accuracy.rl_records import readings
+from benchmarks.accuracy.rl_records import readings, reserved
 from benchmarks.accuracy.steps import high
 from calc import (
     RECIPES,
@@ -20,7 +20,7 @@ from calc import (
     TrainingWorkload,
     training_report,
 )
-from calc.training import METHODS, Training, TrainingScenario, phase_steps, reserved, scored_units
+from calc.training import METHODS, Training, TrainingScenario, phase_steps, scored_units
 from presets import models
 from tests.calc.training.test_steps import worth
 

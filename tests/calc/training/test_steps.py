@@ -266,7 +266,28 @@ def test_what_torchtitan_keeps_of_a_layer(compiled, columns):
     fp32 log-sum-exp for each of 32 heads. torch 2.13, asked what it saves of a compiled gated feed-forward so
     checkpointed (saved_tensors_hooks), leaves out the last, which is only added."""
     (block,) = MODELS["Llama-3.1-8B"].blocks
-    assert alternate_bytes(block, 4096, 2, compiled=compiled) == 2 * columns + 4 * 32
+    assert alternate_bytes(block, 4096, 2, compiled=compiled, sends=False) == 2 * columns + 4 * 32
+
+
+@pytest.mark.parametrize(
+    ("model", "shared", "hidden", "heads", "attention"),
+    [
+        pytest.param("Qwen/Qwen3-30B-A3B", 0, 2048, 32, 4096 + 4096 + 512, id="no shared expert"),
+        # the shared expert goes on after four of attention: its gate is the fifth, its down the seventh
+        pytest.param(
+            "meta-llama/Llama-4-Scout-17B-16E-Instruct", 8192 + 5120, 5120, 40, 5120 + 5120 + 1024, id="a shared expert"
+        ),
+    ],
+)
+def test_what_torchtitan_keeps_of_experts(model, shared, hidden, heads, attention):
+    """`SelectiveAC` of torchtitan b5bcd76: of mm every other, the router's aside; `topk` whole, fp32 scores and 64-bit
+    places; all-to-all twice with expert parallelism; no `_grouped_mm`, which torch's list of operations lacks."""
+    architecture = Architecture.from_config(models()[model].config)
+    block = architecture.all_blocks[0]
+    kept = 2 * (attention + shared) + 4 * heads + 12 * block.moe.top_k
+    assert alternate_bytes(block, hidden, 2, compiled=False, sends=False) == kept
+    sent = kept + 2 * 2 * block.moe.top_k * hidden
+    assert alternate_bytes(block, hidden, 2, compiled=False, sends=True) == sent
 
 
 @pytest.mark.slow
