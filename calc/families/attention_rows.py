@@ -14,9 +14,9 @@ from calc.families.fields import (
     Size,
     kind,
     near_divisors,
-    no_such_layer,
     number,
     true,
+    unknown_word,
 )
 from calc.model.attention import GQA, Projection
 from calc.model.mixers import Mixer
@@ -298,5 +298,5 @@ class Hybrid:
     def is_attention(self, c: Fields, layer: int) -> bool:
         word = kind(c, layer)
         if word is not None and word not in self.words:
-            raise no_such_layer(word, self.words)
+            raise unknown_word(word, self.words)
         return self.attends(c, layer) if word is None else word not in RECURRENT_KINDS

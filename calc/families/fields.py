@@ -169,7 +169,7 @@ class Fields:
             raise ConfigError(Message(sentence, name=name, listed=len(value), layers=layers), name)
         for word in value:
             if word not in allowed:
-                raise no_such_layer(word, allowed, name)
+                raise unknown_word(word, allowed, name)
         self._checked[name] = value
         return list(value)
 
@@ -247,8 +247,8 @@ def near_divisors(of: int, near: int) -> list[int]:
 # What kind of layer i is
 
 
-def no_such_layer(word: object, allowed: Sequence[str], name: str = "layer_types") -> ConfigError:
-    """Error where a list of layers holds a word that the family has no layer for."""
+def unknown_word(word: object, allowed: Sequence[str], name: str = "layer_types") -> ConfigError:
+    """Error where a field holds a word that its class gives no meaning."""
     sentence = "{name} holds {word}; it must be one of {allowed}."
     return ConfigError(Message(sentence, name=name, word=shown(word), allowed=", ".join(allowed)), name)
 

@@ -6,7 +6,7 @@ from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention, Either
 from calc.families.family import MTP, TWO_NORMS, Family, Weights, extras, looped
 from calc.families.feedforward_rows import Dense, Experts, no_feedforward
-from calc.families.fields import MAX_LAYERS, Fields, LayerRule, no_such_layer
+from calc.families.fields import MAX_LAYERS, Fields, LayerRule, unknown_word
 from calc.families.mamba import MAMBA_NAMES
 from calc.families.recurrent_rows import MAMBA2
 from calc.families.rotary import Rotary
@@ -167,7 +167,7 @@ def dory_recurrent(c: Fields) -> int:
 def dory_shared(c: Fields) -> tuple[Block, ...]:
     mode = c.get("recurrent_kv_cache_mode")
     if mode not in DORY_CACHES:
-        raise no_such_layer(mode, DORY_CACHES, "recurrent_kv_cache_mode")
+        raise unknown_word(mode, DORY_CACHES, "recurrent_kv_cache_mode")
     kinds, hidden = c.once(dory_kinds, lambda: dory_kinds(c)), c.size("hidden_size")
 
     def block(i: int) -> Block:
