@@ -1,6 +1,6 @@
 """Encoders that several models share: transformers' AutoModel builds those for images by a section's model_type."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from calc.families import timm_encoders as timm
@@ -56,7 +56,6 @@ class Encoder:
 
     read: Callable[[Fields, str], Iterator[NamedShape]]
     level: str = ""  # module that published checkpoints have between a LLaVA's `vision_tower` and its parts
-    statistics: Callable[[Fields, str], Iterable[NamedShape]] = lambda c, path: ()  # what it keeps besides parameters
     known: Callable[[Fields], bool] = lambda c: True  # whether all that decides its weights is
 
 
@@ -279,7 +278,6 @@ ENCODERS: dict[str, Encoder] = {
 TIMM: dict[str, Encoder] = {
     "fastvit_mci3": Encoder(
         lambda c, path: timm.fastvit(f"{path}.timm_model"),
-        statistics=lambda c, path: timm.fastvit_statistics(f"{path}.timm_model"),
         known=lambda c: timm.arguments(c).flag("inference_mode"),  # its branches are merged
     ),
     "mobilenetv5_300m_enc": Encoder(lambda c, path: timm.mobilenet(f"{path}.timm_model")),

@@ -68,11 +68,11 @@ def encoded(usual: str, projector: Lister, path: str = "vision_tower", *, alone:
         at = published(path, encoder)
 
         def modules() -> Iterator[NamedShape]:
-            for name, shape, copies in encoder.read(c, at):
-                yield name.removeprefix("."), shape, copies
+            rows = encoder.read(c, at)
+            yield from rows if at else ((name.removeprefix("."), shape, copies) for name, shape, copies in rows)
             yield from projector(c, whole)
 
-        return listed(c, modules(), encoder.statistics(c, at))
+        return listed(c, modules())
 
     return Tower(read)
 

@@ -5,7 +5,7 @@ Read off the classes of transformers 5.23, `modeling_*.py` of each model_type; n
 
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
@@ -21,6 +21,7 @@ from calc.families.tower_parts import (
     Layer,
     Tower,
     batch_statistics,
+    buffers,
     each,
     flat_patch,
     images,
@@ -36,7 +37,7 @@ from calc.families.tower_parts import (
     two,
 )
 from calc.model.tensor import Shapes, biased, weights, with_biases
-from calc.model.vision import TEXT, ListedTower, NamedShape
+from calc.model.vision import TEXT, Buffer, ListedTower, NamedShape
 
 FIELDS = ("hidden_size", "intermediate_size", "num_hidden_layers")
 WHISPER_FIELDS = ("d_model", "encoder_ffn_dim", "encoder_layers")
@@ -151,6 +152,7 @@ def granite_speech(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     plain |= {"conv.depth_conv.conv": (wide, 1, c.size("conv_kernel_size"))}
     blocks = with_biases(layer | norms(wide, "conv.batch_norm")) | weights(plain)
     yield from placed("encoder.layers.{layer}", blocks, c.size("num_layers"))
+    yield from batch_statistics("encoder.layers.{layer}.conv.batch_norm", wide, c.size("num_layers"))
     characters = c.size("output_dim")
     ends: Shapes = {"input_linear": (d, c.size("input_dim")), "out": (characters, d), "out_mid": (d, characters)}
     yield from placed("encoder", with_biases(ends))
@@ -160,11 +162,6 @@ def granite_speech(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     queries = (whole.maybe("window_size") or 15) // (whole.maybe("downsample_rate") or 5)
     yield "projector.query", (1, queries, q), 1
     yield from placed("projector", with_biases({"linear": (TEXT, q)}))
-
-
-def granite_statistics(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    wide = c.size("hidden_dim") * c.size("conv_expansion_factor")
-    yield from batch_statistics("encoder.layers.{layer}.conv.batch_norm", wide, c.size("num_layers"))
 
 
 def vibevoice(c: Fields, whole: Fields) -> Iterator[NamedShape]:
@@ -284,24 +281,22 @@ def omni3(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 def nemotron(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Image encoder, projector, and the sound encoder where the config has a section for it."""
     yield from radio(c, "vision_model.radio_model.model")
+    sums = c.get("summary_idxs")  # class tokens that sum an image up
+    yield Buffer("vision_model.radio_model.summary_idxs", (len(sums) if isinstance(sums, list) else 2,))
     seen = whole.maybe("vision_hidden_size") or whole.maybe("vit_hidden_size") or 1280
     merged, wide = seen * int(1 / whole.real("downsample_ratio")) ** 2, whole.size("projector_hidden_size")
     yield from placed("mlp1", weights({"0": (merged,), "1": (wide, merged), "3": (TEXT, wide)}))
     text = section(whole, "text_config" if whole.states("text_config") else "llm_config")
     if text.maybe("num_nextn_predict_layers", 0):
         yield from placed("vision_final_layernorm", {"weight": (seen,), "bias": (seen,)})
-    if (a := hearing(whole)) is not None:
+    names = [name for name in ("audio_config", "sound_config") if isinstance(whole.get(name), Mapping)]
+    if names:
+        a = section(whole, names[0])
         d, middle = a.size("hidden_size"), a.size("projection_hidden_size")
         yield from parakeet(a, "sound_encoder.encoder")
         yield "sound_projection.norm.weight", (d,), 1
         matrices: Shapes = {"linear1": (middle, d), "linear2": (TEXT, middle)}
         yield from placed("sound_projection", biased(a.flag("projection_bias"), matrices))
-
-
-def hearing(whole: Fields) -> Fields | None:
-    """The section for sound, under one of its two names."""
-    names = [name for name in ("audio_config", "sound_config") if isinstance(whole.get(name), Mapping)]
-    return section(whole, names[0]) if names else None
 
 
 def radio(c: Fields, path: str) -> Iterator[NamedShape]:
@@ -350,20 +345,12 @@ def parakeet(a: Fields, path: str) -> Iterator[NamedShape]:
     layer |= with_biases(norms(d, "conv.norm", *norm_names)) | weights({"self_attn.relative_k_proj": (q, d)})
     layer |= {"self_attn.bias_u": (heads, d_head), "self_attn.bias_v": (heads, d_head)}
     yield from placed(f"{path}.layers.{{layer}}", layer, a.size("num_hidden_layers"))
+    yield from batch_statistics(f"{path}.layers.{{layer}}.conv.norm", d, a.size("num_hidden_layers"))
     wide, k = a.sizes("subsampling_conv_channels", "subsampling_conv_kernel_size")
     halvings = int(math.log2(a.size("subsampling_factor")))
     front = halving_convolutions("layers", wide, k, halvings)
     pitches = a.size("num_mel_bins") // a.size("subsampling_conv_stride") ** halvings
     yield from placed(f"{path}.subsampling", with_biases({**front, "linear": (d, wide * pitches)}))
-
-
-def nemotron_statistics(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """Class tokens that sum an image up, and the running statistics of Parakeet's batch norms."""
-    words = c.get("summary_idxs")
-    yield "vision_model.radio_model.summary_idxs", (len(words) if isinstance(words, list) else 2,), 1
-    if (a := hearing(whole)) is not None:
-        path = "sound_encoder.encoder.layers.{layer}.conv.norm"
-        yield from batch_statistics(path, a.size("hidden_size"), a.size("num_hidden_layers"))
 
 
 # Inkling: a perceptron that folds a patch step by step, and a table of pitches
@@ -509,17 +496,10 @@ def pairs(a: Fields, name: str) -> tuple[tuple[int, int], tuple[int, int]]:
 def gemma4(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Gemma 4, with an encoder for sound in its small models."""
     if whole.get("vision_config") is not None:
-        yield from gemma4_images(c, "model")
-    if whole.get("audio_config") is not None:
-        yield from gemma4_sound(section(whole, "audio_config"))
-
-
-def gemma4_statistics(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    if whole.get("vision_config") is not None:
-        yield from gemma4_image_statistics(c, "model")
+        yield from clipped(c, gemma4_images(c, "model"))
     if whole.get("audio_config") is not None:
         a = section(whole, "audio_config")
-        yield from clips(gemma4_sound(a)) if a.flag("use_clipped_linears") else ()
+        yield from clipped(a, gemma4_sound(a))
 
 
 GEMMA4_LAYER = Layer(
@@ -533,31 +513,25 @@ GEMMA4_LAYER = Layer(
 
 
 def gemma4_images(c: Fields, path: str) -> Iterator[NamedShape]:
-    """An encoder whose positions are a table for rows and one for columns, and a matrix behind it."""
+    """An encoder whose positions are a table for rows and one for columns, a mean and a spread of its output where it
+    has them, and a matrix behind it."""
     d, heads, kv_heads, d_head = c.sizes("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim")
     tower = f"{path}.vision_tower"
     yield f"{tower}.patch_embedder.position_embedding_table", (2, c.size("position_embedding_size"), d), 1
     yield f"{tower}.patch_embedder.input_proj.weight", (d, 3 * c.size("patch_size") ** 2), 1
     q, kv = heads * d_head, kv_heads * d_head
     yield from layers(c, f"{tower}.encoder.layers", GEMMA4_LAYER, q=q, kv=kv, d_head=d_head)
+    yield from buffers(tower, norms(d, "std_bias", "std_scale") if c.flag("standardize") else {})
     yield f"{path}.embed_vision.embedding_projection.weight", (TEXT, d), 1
 
 
-def gemma4_image_statistics(c: Fields, path: str) -> Iterator[NamedShape]:
-    """A mean and a spread of its output, and the limits of its matrices, where it has them."""
-    if c.flag("standardize"):
-        for name in ("std_bias", "std_scale"):
-            yield f"{path}.vision_tower.{name}", (c.size("hidden_size"),), 1
-    if c.flag("use_clipped_linears"):
-        yield from clips(gemma4_images(c, path))
-
-
-def clips(modules: Iterator[NamedShape]) -> Iterator[NamedShape]:
-    """Four limits of each matrix that is clipped."""
-    for name, _, copies in modules:
-        if name.endswith(".linear.weight"):
-            for clip in CLIPS:
-                yield f"{name.removesuffix('linear.weight')}{clip}", (), copies
+def clipped(c: Fields, rows: Iterable[NamedShape]) -> Iterator[NamedShape]:
+    """All rows, and after each matrix that is clipped its four limits, where the encoder clips."""
+    for row in rows:
+        yield row
+        path, is_linear, _ = row[0].rpartition(".linear.weight")
+        if is_linear and c.flag("use_clipped_linears"):
+            yield from buffers(path, dict.fromkeys(CLIPS, ()), row[2])
 
 
 def gemma4_sound(a: Fields) -> Iterator[NamedShape]:
@@ -634,19 +608,13 @@ def conformer(a: Fields, path: str) -> Iterator[NamedShape]:
     channels, halvings = a.size("nemo_conv_channels"), int(math.log2(a.size("time_reduction")))
     front = halving_convolutions("conv", channels, 3, halvings)
     pitches = a.size("input_size")
+    yield from buffers(f"{path}.encoder_embedding", norms(pitches, "global_mean", "global_invstd"))  # of each pitch
     for _ in range(halvings):
         pitches = -(-pitches // 2)
     pitches = a.maybe("nemo_final_size") or pitches
     yield from placed(f"{path}.embed", with_biases({**front, "out": (d, channels * pitches)}))
     buckets = a.size("bias_max_distance") * (1 if a.flag("bias_symmetric") else 2)
     yield from placed(f"{path}.relative_attention_bias_layer", weights({"bias_values": (buckets, heads)}))
-
-
-def phi_statistics(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """Mean and inverse deviation of each pitch."""
-    pitches = section(whole, "audio_config").size("input_size")
-    path = f"{SOUND_PATH}.encoder.encoder_embedding"
-    yield from placed(path, {"global_mean": (pitches,), "global_invstd": (pitches,)})
 
 
 # dots3-note
@@ -697,6 +665,7 @@ def dots3_note(c: Fields, whole: Fields) -> Iterator[NamedShape]:
             yield from placed(mlp, biased(c.flag("mlp_bias"), gated(d, f)))
             continue
         yield f"{mlp}.gate_weight", (count, d), 1
+        yield Buffer(f"{mlp}.router_bias", (count,))  # which balances how often each expert is taken
         yield from placed(f"{mlp}.experts.{{layer}}", weights(gated(d, wide)), count)
     given = c.size("adapter_in_dim")
     merged = given * c.size("adapter_merge_size") ** 2
@@ -707,13 +676,6 @@ def dots3_note(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 def gated(d: int, f: int) -> Shapes:
     return {"fc1": (f, d), "fc3": (f, d), "fc2": (d, f)}
-
-
-def router_biases(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """One for each expert, which balances how often it is taken."""
-    for i, count in enumerate(experts(Fields(c.stated, c.defaults, IMAGE_SPELLINGS))):
-        if count:
-            yield f"vision_encoder.blocks.{i}.mlp.router_bias", (count,), 1
 
 
 def dots3_sound(whole: Fields) -> Iterator[NamedShape]:
@@ -736,23 +698,20 @@ def dots3_sound(whole: Fields) -> Iterator[NamedShape]:
 
 
 SOUND: dict[str, Tower] = {
-    "diffusion_gemma": images(
-        lambda c, whole: gemma4_images(c, "model.encoder"),  # within the encoder of the text
-        statistics=lambda c, whole: gemma4_image_statistics(c, "model.encoder"),
-    ),
-    "dots3_note": images(dots3_note, "audio_config", statistics=router_biases),
+    "diffusion_gemma": images(lambda c, whole: clipped(c, gemma4_images(c, "model.encoder"))),  # the text's encoder
+    "dots3_note": images(dots3_note, "audio_config"),
     "fun_asr_nano": separate(fun_asr, "audio_config"),
     "gemma3n": Tower(gemma3n, ("vision_config", "audio_config")),
-    "gemma4": images(gemma4, "audio_config", statistics=gemma4_statistics),
+    "gemma4": images(gemma4, "audio_config"),
     "gemma4_unified": images(gemma4_unified, "audio_config"),
     "glmasr": separate(glm_asr, "audio_config"),
-    "granite_speech": separate(granite_speech, "encoder_config", statistics=granite_statistics),
-    "granite_speech_plus": separate(granite_speech, "encoder_config", statistics=granite_statistics),
+    "granite_speech": separate(granite_speech, "encoder_config"),
+    "granite_speech_plus": separate(granite_speech, "encoder_config"),
     "inkling_mm_model": images(inkling, "audio_config"),
     "moss_transcribe_diarize": separate(moss, "audio_config"),
     "nemo_speechlm": separate(nemo, "audio_config"),
-    "nemotron_h_omni": images(nemotron, "audio_config", "sound_config", statistics=nemotron_statistics),
-    "phi4_multimodal": images(phi, "audio_config", statistics=phi_statistics),
+    "nemotron_h_omni": images(nemotron, "audio_config", "sound_config"),
+    "phi4_multimodal": images(phi, "audio_config"),
     "qwen2_5_omni_thinker": separate(omni2_5, "vision_config", "audio_config"),
     "qwen2_audio": separate(qwen2_audio, "audio_config"),
     "qwen3_asr": separate(qwen3_asr, "audio_config"),

@@ -100,6 +100,7 @@ def fastvit(path: str) -> Iterator[NamedShape]:
         else:
             block |= {**merged({"token_mixer": (width, 1, 3, 3)}), "layer_scale.gamma": (width, 1, 1)}
         yield from placed(f"{at}.blocks.{{layer}}", block, blocks)
+        yield from batch_statistics(f"{at}.blocks.{{layer}}.mlp.conv.bn", width, blocks)
     last = FASTVIT_STAGES[-1][0]
     squeeze: Shapes = {"se.fc1": (last // 8, 2 * last, 1, 1), "se.fc2": (2 * last, last // 8, 1, 1)}
     yield from placed(f"{path}.final_conv", with_biases(squeeze) | merged({"": (2 * last, 1, 3, 3)}))
@@ -108,11 +109,6 @@ def fastvit(path: str) -> Iterator[NamedShape]:
 def merged(convolutions: Shapes) -> Shapes:
     """Convolutions into which their branches were merged."""
     return with_biases({f"{name}.reparam_conv".removeprefix("."): shape for name, shape in convolutions.items()})
-
-
-def fastvit_statistics(path: str) -> Iterator[NamedShape]:
-    for stage, (width, blocks, _) in enumerate(FASTVIT_STAGES):
-        yield from batch_statistics(f"{path}.stages.{stage}.blocks.{{layer}}.mlp.conv.bn", width, blocks)
 
 
 class Perception(NamedTuple):

@@ -204,7 +204,7 @@ class Architecture(Frozen):
         if self.vision is not None:
             for name, shape, copies in self.vision.shapes(hidden):
                 yield Tensor(name, shape, "vision", tuple(range(copies)), excluded_as="vision")
-            for name, shape, copies in self.vision.buffers():
+            for name, shape, copies in self.vision.buffers:
                 yield Tensor(name, shape, "vision", tuple(range(copies)), excluded_as="persistent_buffers")
 
     def _block(self, block: Block, excluded_as: Excluded | None = None) -> Iterator[Tensor]:
