@@ -10,6 +10,7 @@ from calc.families.fields import (
     WINDOWED_KINDS,
     Fields,
     Flag,
+    If,
     LayerRule,
     Size,
     kind,
@@ -17,6 +18,7 @@ from calc.families.fields import (
     number,
     true,
     unknown_word,
+    value_of,
 )
 from calc.model.attention import GQA, Projection
 from calc.model.mixers import Mixer
@@ -28,6 +30,8 @@ OUT: frozenset[Projection] = frozenset({"o_proj"})
 GATE: frozenset[Projection] = frozenset({"g_proj"})
 NONE: frozenset[Projection] = frozenset()
 
+Gate = Literal["none", "heads", "channels"]
+QKNorm = Literal["none", "head", "full", "heads"]
 MixerOf = Callable[[Fields, int], Mixer | tuple[Mixer, ...] | None]
 """The mixers of layer i."""
 WindowOf = Callable[[Fields, int], int | None]
@@ -151,8 +155,7 @@ class Attention:
     bias: Flag = False
     qkv_bias: Flag | None = None  # where they differ from that
     out_bias: Flag | None = None
-    qk_norm: Literal["none", "head", "full", "heads"] = "none"
-    qk_norm_when: Flag = True
+    qk_norm: QKNorm | If[QKNorm] = "none"
     qk_norm_bias: bool = False
     window: WindowOf | None = None
     heads: Size = "num_attention_heads"
@@ -161,8 +164,7 @@ class Attention:
     hidden: str = "hidden_size"
     d_v: str | None = None
     gated: bool = False
-    gate: Literal["none", "heads", "channels"] = "none"
-    gate_when: Flag = True
+    gate: Gate | If[Gate] = "none"
     gate_bias: Flag = False
     sinks: bool = False
     delayed: bool = False
@@ -194,10 +196,10 @@ class Attention:
             d_head=shared_width(c, self.hidden, self.heads) if stated is None else stated,
             d_v=None if self.d_v is None else c.size(self.d_v),
             bias=self.biases(c),
-            qk_norm=self.qk_norm if self.qk_norm != "none" and true(c, self.qk_norm_when) else "none",
+            qk_norm=value_of(c, self.qk_norm),
             qk_norm_bias=self.qk_norm_bias,
             gated=self.gated,
-            gate=self.gate if self.gate != "none" and true(c, self.gate_when) else "none",
+            gate=value_of(c, self.gate),
             own_keys=own,
             keys_are_values=true(c, self.keys_are_values),
             sinks=self.sinks,
@@ -233,8 +235,7 @@ class MLA:
     d_nope: Size = "qk_nope_head_dim"
     d_rope: Size = "qk_rope_head_dim"
     d_v: Size = "v_head_dim"
-    gate: Literal["none", "heads", "channels"] = "none"
-    gate_when: Flag = True
+    gate: Gate | If[Gate] = "none"
     query_gate: bool = False
     sinks: bool = False
     indexer: bool = False  # DeepSeek-V3.2's
@@ -265,7 +266,7 @@ class MLA:
             rope_norm=self.rope_norm,
             window=window,
             bias=c.flag("attention_bias"),
-            gate=self.gate if true(c, self.gate_when) else "none",
+            gate=value_of(c, self.gate),
             query_gate=self.query_gate,
             sinks=self.sinks,
             indexer=LightningIndexer(

@@ -5,9 +5,21 @@ from dataclasses import dataclass
 from typing import Literal
 
 from calc.errors import ConfigError, Message
-from calc.families.fields import MLP_KINDS, AlikeInAllLayers, Fields, Flag, LayerRule, Size, number, true
+from calc.families.fields import (
+    MLP_KINDS,
+    AlikeInAllLayers,
+    Fields,
+    Flag,
+    If,
+    LayerRule,
+    Size,
+    number,
+    true,
+    value_of,
+)
 from calc.model.feedforward import MLP, FeedForward, MoE, Stacked
 
+Correction = Literal["none", "buffer", "parameter", "row"]
 FeedForwardOf = Callable[[Fields, int], FeedForward | None]
 """The feed-forward of layer i."""
 
@@ -58,8 +70,7 @@ class Experts:
     shared_width: str | None = None  # of one of them, where it is not that of the routed ones; without a number: of all
     shared_bias: Flag = False
     shared_gate: bool = False
-    correction: Literal["none", "buffer", "parameter", "row"] = "none"
-    corrected_when: Flag = True
+    correction: Correction | If[Correction] = "none"
     router_bias: Flag = False
     d_router: str | None = None
     n_zero: Size = 0
@@ -99,7 +110,7 @@ class Experts:
             shared=self.read_shared(c),
             shared_gate=self.shared_gate,
             router_bias=true(c, self.router_bias),
-            router_correction=self.correction if true(c, self.corrected_when) else "none",
+            router_correction=value_of(c, self.correction),
             d_router=None if self.d_router is None else c.size(self.d_router),
             n_zero=c.maybe(self.n_zero, 0) or 0 if isinstance(self.n_zero, str) else number(c, self.n_zero),
             latent=None if self.latent is None else c.maybe(self.latent),

@@ -208,7 +208,19 @@ def true(c: Fields, flag: Flag) -> bool:
     return c.flag(flag) if isinstance(flag, str) else flag(c)
 
 
-def stated(c: Fields, value: T | Callable[[Fields], T]) -> T:
+@dataclass(frozen=True, eq=False)
+class If(Generic[T]):
+    """One value where a flag of the config is true, another where not."""
+
+    flag: Flag
+    yes: T
+    no: T
+
+    def __call__(self, c: Fields, layer: int = 0) -> T:
+        return self.yes if true(c, self.flag) else self.no
+
+
+def value_of(c: Fields, value: T | Callable[[Fields], T]) -> T:
     """A value that is the same for all configs of a family, or follows from the config."""
     return value(c) if callable(value) else value
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention, Either, Window
 from calc.families.deepseek import DEEPSEEK_V1_EXPERTS
-from calc.families.family import GATE_UP, STACKED_EXPERTS, Family, Weights, extras, looped
-from calc.families.feedforward_rows import Dense, Experts, no_feedforward
+from calc.families.family import GATE_UP, LOOPED, STACKED_EXPERTS, Family, Weights, extras, looped
+from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import Fields, unknown_word
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra
@@ -231,10 +231,10 @@ INKLING: dict[str, Family] = {
         names=STACKED_EXPERTS.but(recurrent=""),
     ),
     "inkling2_text": INKLING2,
-    "inkling2_loop_text": replace(  # every layer is a block of its own, which some layers share
+    "inkling2_loop_text": replace(
         INKLING2,
-        mixer=lambda c, layer: None,
-        ffn=no_feedforward,
+        mixer=LOOPED.mixer,
+        ffn=LOOPED.ffn,
         norms=(),
         layer_extras=(),
         count=inkling2_runs,

@@ -12,14 +12,13 @@ from calc.families.family import (
     STACKED_EXPERTS,
     TWO_NORMS,
     Family,
-    If,
     Weights,
     cross_attention,
     extras_of,
     two_more_positions,
 )
 from calc.families.feedforward_rows import Dense, Experts
-from calc.families.fields import Fields, stated_or
+from calc.families.fields import Fields, If, stated_or
 from calc.model.block import Extra
 from calc.model.conventions import Kernels, Names
 from calc.model.tensor import Component, Norm, Shape

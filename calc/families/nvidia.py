@@ -1,11 +1,12 @@
 """NVIDIA's families: Nemotron and Cosmos."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention, Either
-from calc.families.family import MTP, TWO_NORMS, Family, Weights, extras, looped
-from calc.families.feedforward_rows import Dense, Experts, no_feedforward
+from calc.families.family import LOOPED, MTP, TWO_NORMS, Family, Weights, extras, looped
+from calc.families.feedforward_rows import Dense, Experts
 from calc.families.fields import MAX_LAYERS, Fields, LayerRule, unknown_word
 from calc.families.mamba import MAMBA_NAMES
 from calc.families.recurrent_rows import MAMBA2
@@ -224,10 +225,8 @@ NVIDIA: dict[str, Family] = {
             Weights("mlp", {"mlp.linear_mlp.weight": SQUARE}, layers=is_linear("ffn")),
         ),
     ),
-    "dory": Family(
-        mixer=lambda c, layer: None,  # all layers are blocks of their own, some of which run several times
-        ffn=no_feedforward,
-        norms=(),
+    "dory": replace(
+        LOOPED,
         norm="none",
         final_norm="none",
         count=dory_runs,

@@ -13,7 +13,6 @@ from calc.errors import ConfigError, Message
 from calc.families.encoders import qformer, qwen2_5, qwen3, siglip, timm_of
 from calc.families.family import GEMMA_NORMS
 from calc.families.fields import MLP_KINDS, Fields
-from calc.families.image_towers import two_matrices
 from calc.families.tower_parts import (
     FUSED,
     GATED,
@@ -24,6 +23,7 @@ from calc.families.tower_parts import (
     buffers,
     each,
     flat_patch,
+    head_widths,
     images,
     layers,
     listed,
@@ -35,6 +35,7 @@ from calc.families.tower_parts import (
     section,
     separate,
     two,
+    two_matrices,
 )
 from calc.model.tensor import Shapes, biased, weights, with_biases
 from calc.model.vision import TEXT, Buffer, ListedTower, NamedShape
@@ -72,8 +73,7 @@ def moss(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     yield from whisper(c, "model.audio_tower")
     frames = whole.maybe("audio_merge_size") or 4
     linear = biased(whole.get("projector_bias") is not False, two_matrices(frames * c.size("hidden_size")))
-    yield from placed(f"model.{PROJECTOR}", linear)
-    yield from placed(f"model.{PROJECTOR}", with_biases(norms(TEXT, "norm")))
+    yield from placed(f"model.{PROJECTOR}", linear | with_biases(norms(TEXT, "norm")))
 
 
 def voxtral_realtime(c: Fields, whole: Fields) -> Iterator[NamedShape]:
@@ -90,29 +90,32 @@ def voxtral_realtime(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 
 def qwen3_asr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    d = c.size("d_model")
+    d, out = c.sizes("d_model", "output_dim")
     yield from convolved(c, "model.audio_tower")
-    yield from placed(f"model.{PROJECTOR}", with_biases({"linear_1": (d, d), "linear_2": (c.size("output_dim"), d)}))
+    yield from placed(f"model.{PROJECTOR}", with_biases(two_matrices(d, d, out)))
+
+
+def three_convolutions(wide: int) -> Shapes:
+    """Qwen3-Omni's, over time and pitch."""
+    return {"conv2d1": (wide, 1, 3, 3), "conv2d2": (wide, wide, 3, 3), "conv2d3": (wide, wide, 3, 3)}
 
 
 def convolved(c: Fields, path: str) -> Iterator[NamedShape]:
     """Three convolutions over time and pitch, each with a stride of 2, then Whisper's layers."""
     d, f, n, wide = c.sizes(*WHISPER_FIELDS, "downsample_hidden_size")
-    front: Shapes = {"conv2d1": (wide, 1, 3, 3), "conv2d2": (wide, wide, 3, 3), "conv2d3": (wide, wide, 3, 3)}
-    yield from placed(path, with_biases(front | norms(d, "ln_post")))
+    yield from placed(path, with_biases(three_convolutions(wide) | norms(d, "ln_post")))
     yield f"{path}.conv_out.weight", (d, wide * -(-c.size("num_mel_bins") // 8)), 1
     yield from placed(f"{path}.layers.{{layer}}", replace(WHISPER_LAYER, key_bias=True).shapes(d, f), n)
 
 
 def glm_asr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Whisper's sizes with rotary positions."""
-    d, f, path, heads = c.size("hidden_size"), c.size("intermediate_size"), "audio_tower", c.size("num_attention_heads")
-    d_head = c.maybe("head_dim") or d // heads
-    kv = (c.maybe("num_key_value_heads") or heads) * d_head
+    d, f, path = *c.sizes("hidden_size", "intermediate_size"), "audio_tower"
+    q, kv, _ = head_widths(c)
     yield from placed(path, with_biases(two_convolutions(d, c.size("num_mel_bins")) | norms(d, "norm")))
     layer = Layer(out="self_attn.o_proj", norms=("input_layernorm", "post_attention_layernorm"), key_bias=False)
-    yield from layers(c, f"{path}.layers", layer, q=heads * d_head, kv=kv)
-    yield from placed(PROJECTOR, with_biases({"linear_1": (2 * TEXT, f), "linear_2": (TEXT, 2 * TEXT)}))
+    yield from layers(c, f"{path}.layers", layer, q=q, kv=kv)
+    yield from placed(PROJECTOR, with_biases(two_matrices(f, 2 * TEXT)))
 
 
 def fun_asr_layer(d: int, f: int, first: int) -> Shapes:
@@ -134,7 +137,7 @@ def fun_asr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
         yield from placed(f"{path}.layers.{layer}", with_biases(norms(d, "final_layernorm")))
     a = section(whole, "adaptor_config")
     out, middle = a.size("hidden_size"), a.size("projector_hidden_size")
-    yield from placed(f"model.{PROJECTOR}", with_biases({"linear_1": (middle, d), "linear_2": (out, middle)}))
+    yield from placed(f"model.{PROJECTOR}", with_biases(two_matrices(d, middle, out)))
     layer_shapes = fun_asr_layer(out, a.size("intermediate_size"), out)
     yield from placed(f"model.{PROJECTOR}.layers.{{layer}}", layer_shapes, a.size("num_hidden_layers"))
 
@@ -227,9 +230,8 @@ def nemo_front(c: Fields, path: str) -> Iterator[NamedShape]:
 
 def nemo_layers(c: Fields, path: str, *, qk_norm: bool) -> Iterator[NamedShape]:
     """Values have as many heads as queries."""
-    d, f, heads = c.size("hidden_size"), c.size("intermediate_size"), c.size("num_attention_heads")
-    d_head = c.maybe("head_dim") or d // heads
-    q, k = heads * d_head, (c.maybe("num_key_value_heads") or heads) * d_head
+    d, f = c.sizes("hidden_size", "intermediate_size")
+    q, k, d_head = head_widths(c)
     layer: Shapes = {"attn.out_proj": (d, q), "ffn.net.0": (f, d), "ffn.net.3": (d, f)} | norms(d, "norm1", "norm2")
     if qk_norm:
         layer |= norms(d_head, "attn.q_norm", "attn.k_norm")
@@ -308,7 +310,7 @@ def radio(c: Fields, path: str) -> Iterator[NamedShape]:
     yield f"{front}.embedder.weight", row, 1
     if (frames := c.maybe("video_temporal_patch_size")) is not None:
         yield f"{front}.video_embedder.weight", (d, frames * row[1]), 1
-    f, heads, gated = int(d * c.real("mlp_ratio")), c.size("num_attention_heads"), c.flag("use_swiglu_ffn")
+    f, gated = int(d * c.real("mlp_ratio")), c.flag("use_swiglu_ffn")
     layer = replace(
         FUSED,
         mlp=GATED if gated else FUSED.mlp,
@@ -316,8 +318,7 @@ def radio(c: Fields, path: str) -> Iterator[NamedShape]:
         qkv_bias=c.flag("qkv_bias"),
     )
     thirds = (int(f * 2 / 3) + 7) // 8 * 8  # two of them, in eights
-    q = heads * (c.maybe("head_dim") or d // heads)
-    yield from layers(c, f"{path}.blocks", layer, thirds if gated else f, q=q)
+    yield from layers(c, f"{path}.blocks", layer, thirds if gated else f, q=head_widths(c)[0])
 
 
 def halving_convolutions(path: str, wide: int, kernel: int, halvings: int) -> Shapes:
@@ -331,8 +332,7 @@ def halving_convolutions(path: str, wide: int, kernel: int, halvings: int) -> Sh
 def parakeet(a: Fields, path: str) -> Iterator[NamedShape]:
     """FastConformer, arXiv:2305.05084."""
     d, f, heads, kernel = a.sizes("hidden_size", "intermediate_size", "num_attention_heads", "conv_kernel_size")
-    d_head = a.maybe("head_dim") or d // heads
-    q, kv = heads * d_head, (a.maybe("num_key_value_heads") or heads) * d_head
+    q, kv, d_head = head_widths(a)
     matrices: Shapes = {"self_attn.q_proj": (q, d), **each("self_attn.{}_proj", (kv, d), "kv")}
     matrices |= {"self_attn.o_proj": (d, q)}
     for i in (1, 2):
@@ -592,8 +592,8 @@ def phi(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 def conformer(a: Fields, path: str) -> Iterator[NamedShape]:
     """Convolutions that take fewer frames, a bias by distance, and layers of convolutions between two feed-forwards."""
-    d, f, heads = a.size("hidden_size"), a.size("intermediate_size"), a.size("num_attention_heads")
-    q = heads * (a.maybe("head_dim") or d // heads)
+    d, f, heads = a.sizes("hidden_size", "intermediate_size", "num_attention_heads")
+    q, _, _ = head_widths(a)
     layer: Shapes = each("self_attn.{}_proj", (q, d)) | {"self_attn.o_proj": (d, q)}
     for side in ("in", "out"):
         layer |= {f"feed_forward_{side}.gate_up_proj": (2 * f, d), f"feed_forward_{side}.down_proj": (d, f)}
@@ -685,8 +685,7 @@ def dots3_sound(whole: Fields) -> Iterator[NamedShape]:
     path = "audio_encoder.dots_encoder.speech_encoder"
     d, f, channels = a.sizes("hidden_size", "intermediate_size", "downsample_hidden_size")
     layer = replace(WHISPER_LAYER, mlp=(), bias=a.flag("attention_bias"), norm_bias=False).shapes(d, f)
-    convolutions: Shapes = {"conv2d1": (channels, 1, 3, 3), "conv2d2": (channels, channels, 3, 3)}
-    yield from placed(path, with_biases({**convolutions, "conv2d3": (channels, channels, 3, 3)}))
+    yield from placed(path, with_biases(three_convolutions(channels)))
     pitches = -(-a.size("feature_size") // 8)  # three strides of 2
     given = a.maybe("conv_output_size") or channels * pitches
     yield from placed(path, weights({"conv_out": (d, given), "layer_norm": (d,)}))

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention, Sliding
-from calc.families.family import GATE_UP, PACKED_QKV, Family, If, Weights, extras, extras_of
+from calc.families.family import GATE_UP, LOOPED, PACKED_QKV, Family, Weights, extras, extras_of
 from calc.families.feedforward_rows import Dense
-from calc.families.fields import Fields, Flag, Size, number, true
+from calc.families.fields import Fields, Flag, If, Size, number, true
 from calc.families.rotary import Rotary
 from calc.families.tasks import Task, labels, task
 from calc.model.block import Block, Extra
@@ -463,8 +463,8 @@ TEXT_ENCODERS: dict[str, Family] = {
     "albert": encoder(
         ALBERT_AROUND,
         ALBERT_NAMES,
-        mixer=lambda c, layer: None,
-        ffn=lambda c, layer: None,
+        mixer=LOOPED.mixer,
+        ffn=LOOPED.ffn,
         norms=(),
         shared=albert_layers,
         d_embedding="embedding_size",

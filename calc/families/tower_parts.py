@@ -10,7 +10,7 @@ from typing import Any
 from calc.errors import ConfigError, Message, shown
 from calc.families.fields import MAX_LAYERS, Fields
 from calc.model.tensor import Shape, Shapes, biased
-from calc.model.vision import Buffer, ListedTower, NamedShape
+from calc.model.vision import TEXT, Buffer, ListedTower, NamedShape
 
 MAX_WEIGHTS = 50_000  # dots3-note's has the most different ones, 2,700
 PROJECTOR = "multi_modal_projector"
@@ -164,9 +164,21 @@ def flat_patch(c: Fields, channels: str = "num_channels") -> Shape:
     return c.size("hidden_size"), c.size(channels) * c.size("patch_size") ** 2
 
 
+def two_matrices(seen: int, wide: int = TEXT, out: int = TEXT) -> Shapes:
+    """LLaVA's projector, arXiv:2310.03744: from what it sees through a width to the language model's."""
+    return {"linear_1": (wide, seen), "linear_2": (out, wide)}
+
+
 def merged_width(c: Fields, field: str = "hidden_size") -> int:
     """Width of the patches that one token stands for, joined."""
     return c.size(field) * c.size("spatial_merge_size") ** 2
+
+
+def head_widths(c: Fields) -> tuple[int, int, int]:
+    """Width of the queries, of the keys, and of one head: the hidden size over the heads, unless it is stated."""
+    d, heads = c.sizes("hidden_size", "num_attention_heads")
+    d_head = c.maybe("head_dim") or d // heads
+    return heads * d_head, (c.maybe("num_key_value_heads") or heads) * d_head, d_head
 
 
 def layers(
