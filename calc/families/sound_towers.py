@@ -38,7 +38,7 @@ from calc.families.tower_parts import (
     two_matrices,
 )
 from calc.model.tensor import Shapes, biased, weights, with_biases
-from calc.model.vision import TEXT, Buffer, ListedTower, NamedShape
+from calc.model.vision import TEXT, ListedTower, NamedShape, TowerBuffer
 
 FIELDS = ("hidden_size", "intermediate_size", "num_hidden_layers")
 WHISPER_FIELDS = ("d_model", "encoder_ffn_dim", "encoder_layers")
@@ -284,7 +284,7 @@ def nemotron(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Image encoder, projector, and the sound encoder where the config has a section for it."""
     yield from radio(c, "vision_model.radio_model.model")
     sums = c.get("summary_idxs")  # class tokens that sum an image up
-    yield Buffer("vision_model.radio_model.summary_idxs", (len(sums) if isinstance(sums, list) else 2,))
+    yield TowerBuffer("vision_model.radio_model.summary_idxs", (len(sums) if isinstance(sums, list) else 2,))
     seen = whole.maybe("vision_hidden_size") or whole.maybe("vit_hidden_size") or 1280
     merged, wide = seen * int(1 / whole.real("downsample_ratio")) ** 2, whole.size("projector_hidden_size")
     yield from placed("mlp1", weights({"0": (merged,), "1": (wide, merged), "3": (TEXT, wide)}))
@@ -665,7 +665,7 @@ def dots3_note(c: Fields, whole: Fields) -> Iterator[NamedShape]:
             yield from placed(mlp, biased(c.flag("mlp_bias"), gated(d, f)))
             continue
         yield f"{mlp}.gate_weight", (count, d), 1
-        yield Buffer(f"{mlp}.router_bias", (count,))  # which balances how often each expert is taken
+        yield TowerBuffer(f"{mlp}.router_bias", (count,))  # which balances how often each expert is taken
         yield from placed(f"{mlp}.experts.{{layer}}", weights(gated(d, wide)), count)
     given = c.size("adapter_in_dim")
     merged = given * c.size("adapter_merge_size") ** 2

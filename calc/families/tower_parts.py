@@ -10,7 +10,7 @@ from typing import Any
 from calc.errors import ConfigError, Message, shown
 from calc.families.fields import MAX_LAYERS, Fields
 from calc.model.tensor import Shape, Shapes, biased
-from calc.model.vision import TEXT, Buffer, ListedTower, NamedShape
+from calc.model.vision import TEXT, ListedTower, NamedShape, TowerBuffer
 
 MAX_WEIGHTS = 50_000  # dots3-note's has the most different ones, 2,700
 PROJECTOR = "multi_modal_projector"
@@ -100,7 +100,7 @@ def listed(c: Fields | None, tensors: Iterable[NamedShape]) -> ListedTower:
                 "weights; it must have fewer."
             )
             raise ConfigError(Message(sentence, layers=MAX_LAYERS, weights=MAX_WEIGHTS))
-        (buffers if isinstance(tensor, Buffer) else modules).append(tensor)
+        (buffers if isinstance(tensor, TowerBuffer) else modules).append(tensor)
     return ListedTower(
         modules=tuple(modules),
         buffers=tuple(buffers),
@@ -215,15 +215,15 @@ def norms(width: int, *names: str) -> Shapes:
     return dict.fromkeys(names, (width,))
 
 
-def batch_statistics(path: str, width: int, layers: int) -> Iterator[Buffer]:
+def batch_statistics(path: str, width: int, layers: int) -> Iterator[TowerBuffer]:
     """Buffers of the norms over a batch: mean, variance and a counter."""
     statistics: Shapes = {"running_mean": (width,), "running_var": (width,), "num_batches_tracked": ()}
     yield from buffers(path, statistics, layers)
 
 
-def buffers(path: str, shapes: Shapes, copies: int = 1) -> Iterator[Buffer]:
+def buffers(path: str, shapes: Shapes, copies: int = 1) -> Iterator[TowerBuffer]:
     """Tensors under a path that are no parameters."""
-    return (Buffer(*row) for row in placed(path, shapes, copies))
+    return (TowerBuffer(*row) for row in placed(path, shapes, copies))
 
 
 def placed(path: str, shapes: Shapes, copies: int = 1) -> Iterator[NamedShape]:

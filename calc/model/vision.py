@@ -10,7 +10,7 @@ NamedShape = tuple[str, Shape, int]
 """Name, shape, and number of layers that hold it."""
 
 
-class Buffer(NamedTuple):
+class TowerBuffer(NamedTuple):
     """A tensor of the checkpoint that is no parameter, as a NamedShape."""
 
     name: str

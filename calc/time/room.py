@@ -158,7 +158,7 @@ class Shards:
         stage_bytes = np.stack([by_layer[:, stage.start : stage.stop].sum(axis=1) for stage in ranges])
         stage_bytes[0] += own.before[chosen]
         stage_bytes[-1] += (own.behind - (own.demand.tied_head if layout.pp == 1 else 0))[chosen]
-        does = replace(own.demand, routing=route, dcp=layout.dcp, longest=max(map(len, ranges)), stages=layout.pp)
+        does = replace(own.demand, routing=route, dcp=layout.dcp, longest_stage=max(map(len, ranges)), stages=layout.pp)
         if route is not None:
             shares = {"flops": 1, "elements": 1, "weights": share}
             routed = {name: getattr(experts.demand, name)["experts_routed"] * part for name, part in shares.items()}
