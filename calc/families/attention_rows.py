@@ -14,7 +14,7 @@ from calc.families.fields import (
     LayerRule,
     Size,
     kind,
-    near_divisors,
+    nearest_divisors,
     number,
     true,
     unknown_word,
@@ -88,7 +88,7 @@ class Sliding:
     marks: str | None = None  # a list with 1 for each layer that slides, instead of a pattern
     when: Flag = True
     size: Size = "sliding_window"
-    both_ways: Flag = False  # where it looks ahead, too, half of the window lies behind
+    bidirectional: Flag = False  # where it looks ahead, too, half of the window lies behind
 
     def __call__(self, c: Fields, layer: int) -> int | None:
         if not true(c, self.when):
@@ -103,7 +103,7 @@ class Sliding:
     def reach(self, c: Fields) -> int | None:
         """Tokens that a sliding layer looks back on."""
         window = c.maybe(self.size) if isinstance(self.size, str) else number(c, self.size)
-        return window // 2 + 1 if window is not None and true(c, self.both_ways) else window
+        return window // 2 + 1 if window is not None and true(c, self.bidirectional) else window
 
     def slides(self, c: Fields, layer: int) -> bool:
         """Whether a layer slides, by the pattern."""
@@ -171,7 +171,7 @@ class Attention:
     cross: bool = False
     keys_are_values: Flag = False
     own_keys: LayerRule | None = None  # None: every layer has its own
-    both_ways: bool = False
+    bidirectional: bool = False
 
     def __call__(self, c: Fields, layer: int = 0) -> GQA:
         window = None if self.window is None else self.window(c, layer)
@@ -188,7 +188,7 @@ class Attention:
                 "of query heads."
             )
             message = Message(sentence, kv=self.kv, n_kv=n_kv, heads=self.heads, n_q=n_q)
-            raise ConfigError(message, str(self.kv), near_divisors(n_q, n_kv))
+            raise ConfigError(message, str(self.kv), nearest_divisors(n_q, n_kv))
         stated = None if self.head_dim is None else c.maybe(self.head_dim)
         return GQA(
             n_q=n_q,
@@ -205,11 +205,12 @@ class Attention:
             sinks=self.sinks,
             delayed=self.delayed,
             cross=self.cross,
-            both_ways=self.both_ways,
+            bidirectional=self.bidirectional,
             window=window,
         )
 
     def biases(self, c: Fields) -> frozenset[Projection]:
+        """Projections that have a bias."""
         qkv, out = (self.bias if part is None else part for part in (self.qkv_bias, self.out_bias))
         flags = ((QKV, qkv), (OUT, out), (GATE, self.gate_bias))
         return NONE.union(*(projections for projections, flag in flags if true(c, flag)))
@@ -221,7 +222,7 @@ def shared_width(c: Fields, hidden_field: str, heads_field: Size) -> int:
     if hidden % heads:
         sentence = "{name} is {heads:,}, which does not divide {hidden_name} {hidden:,}."
         message = Message(sentence, name=heads_field, heads=heads, hidden_name=hidden_field, hidden=hidden)
-        raise ConfigError(message, str(heads_field), near_divisors(hidden, heads))
+        raise ConfigError(message, str(heads_field), nearest_divisors(hidden, heads))
     return hidden // heads
 
 
@@ -297,6 +298,7 @@ class Hybrid:
         return (self.attention if self.is_attention(c, layer) else self.recurrent)(c, layer)
 
     def is_attention(self, c: Fields, layer: int) -> bool:
+        """Whether a layer attends. Raises ConfigError for a word that the family has no layer for."""
         word = kind(c, layer)
         if word is not None and word not in self.words:
             raise unknown_word(word, self.words)

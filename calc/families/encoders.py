@@ -12,13 +12,13 @@ from calc.families.tower_parts import (
     Layer,
     count,
     flat_patch,
+    height_and_width,
     layers,
     merged_width,
     norms,
     patch,
     patches,
     placed,
-    two,
 )
 from calc.model.tensor import Shape, Shapes, biased, weights, with_biases
 from calc.model.vision import NamedShape
@@ -108,7 +108,7 @@ def pixtral(c: Fields, path: str) -> Iterator[NamedShape]:
 def intern(c: Fields, path: str, layer: Layer = INTERN_LAYER, normed: str = "attention") -> Iterator[NamedShape]:
     """InternViT, arXiv:2312.14238, `normed`: the module with norms of queries and keys (transformers
     `modeling_internvl.py`)."""
-    (height, width), (tall, wide) = two(c, "image_size"), two(c, "patch_size")
+    (height, width), (tall, wide) = height_and_width(c, "image_size"), height_and_width(c, "patch_size")
     d, inner, stack = c.size("hidden_size"), f"{path}.embeddings", f"{path}.encoder.layer"
     yield f"{inner}.cls_token", (1, 1, d), 1
     if c.flag("use_mask_token"):

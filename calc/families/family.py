@@ -87,6 +87,7 @@ def extras(
     top_k: int = 1,
     excluded_as: Excluded | None = None,
 ) -> tuple[Extra, ...]:
+    """Weights of one component, by name and shape."""
     return tuple(
         Extra(name=name, shape=shape, component=component, experts=experts, top_k=top_k, excluded_as=excluded_as)
         for name, shape in shapes.items()

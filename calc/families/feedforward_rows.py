@@ -86,6 +86,7 @@ class Experts:
         return self.experts(c) if self.is_sparse(c, layer) else self.dense(c, layer)
 
     def is_sparse(self, c: Fields, layer: int) -> bool:
+        """Whether a layer has experts."""
         if self.sparse is not None:
             return self.sparse(c, layer)
         mark = None if self.marks is None else c.mark(self.marks, layer)
@@ -94,6 +95,7 @@ class Experts:
         return self.first_dense is None or is_sparse(c, layer, self.first_dense)
 
     def experts(self, c: Fields) -> MoE:
+        """Experts of a layer that has them, one object for all."""
         return c.once(self, lambda: self.read(c))
 
     def read(self, c: Fields) -> MoE:
@@ -121,7 +123,7 @@ class Experts:
     def read_chosen(self, c: Fields) -> int:
         """Experts that a token passes through; one where the config says none and its class takes that for an answer,
         for it builds the model and fails only when it runs."""
-        if c.get(self.top_k) is None and is_left_open(c, self.top_k):
+        if c.get(self.top_k) is None and has_no_default(c, self.top_k):
             return 1
         return c.size(self.top_k)
 
@@ -142,7 +144,7 @@ def is_sparse(c: Fields, layer: int, first_dense: int | str) -> bool:
     return layer >= (first_dense if isinstance(first_dense, int) else c.maybe(first_dense, 0) or 0)
 
 
-def is_left_open(c: Fields, top_k: str) -> bool:
+def has_no_default(c: Fields, top_k: str) -> bool:
     """Whether a class has no default for the number of experts of a token."""
     name = c.aliases.get(top_k, top_k)
     return name in c.defaults and c.defaults[name] is None

@@ -49,9 +49,11 @@ class Fields:
         return self.aliases.get(name, name) in self.stated
 
     def with_stated(self, name: str, value: Any) -> "Fields":
+        """The config with one field stated otherwise."""
         return self.with_all_stated({name: value})
 
     def with_all_stated(self, values: Mapping[str, Any]) -> "Fields":
+        """The config with some fields stated otherwise."""
         other = Fields({**self.stated, **values}, self.defaults, self.aliases, self.sections)
         other.used = self.used
         return other
@@ -100,7 +102,7 @@ class Fields:
             raise ConfigError(
                 Message("{name} is {value}; it must be a whole number.", name=name, value=shown(value)), name
             )
-        most = MOST.get(self.aliases.get(name, name), MAX_SIZE)
+        most = MAX_BY_FIELD.get(self.aliases.get(name, name), MAX_SIZE)
         if not least <= value <= most:
             sentence = "{name} is {value}; it must lie between {least:,} and {most:,}."
             message = Message(sentence, name=name, value=shown(value), least=least, most=most)
@@ -116,6 +118,7 @@ class Fields:
         return value
 
     def sizes(self, *names: str) -> tuple[int, ...]:
+        """Whole numbers that must be there, in the order of the names."""
         return tuple(map(self.size, names))
 
     def flag(self, name: str) -> bool:
@@ -182,15 +185,17 @@ def section_of(value: object, field: str) -> Mapping[str, Any]:
     raise ConfigError(message, field)
 
 
-MOST = dict.fromkeys(
+MAX_BY_FIELD = dict.fromkeys(
     (
         *("num_hidden_layers", "n_layer", "num_layers", "n_layers", "layers", "depth", "num_global_layers"),
         *("num_layers_per_stack", "H_cycles", "L_cycles"),
     ),
     MAX_LAYERS,
 )
-MOST |= dict.fromkeys(("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers"), MAX_PREDICTION_LAYERS)
-MOST |= dict.fromkeys(
+MAX_BY_FIELD |= dict.fromkeys(
+    ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers"), MAX_PREDICTION_LAYERS
+)
+MAX_BY_FIELD |= dict.fromkeys(
     ("inner_group_num", "altup_num_inputs", "split_ngram_parts", "heads_per_ngram", "ngram_size"), MAX_COPIES
 )
 """The largest value of fields that count layers, or what is listed one by one."""
@@ -203,6 +208,7 @@ ShapeOf = tuple[Size, ...]
 
 
 def true(c: Fields, flag: Flag) -> bool:
+    """Value of a flag in a config."""
     if isinstance(flag, bool):
         return flag
     return c.flag(flag) if isinstance(flag, str) else flag(c)
@@ -249,7 +255,7 @@ class AlikeInAllLayers(Generic[T]):
         raise NotImplementedError
 
 
-def near_divisors(of: int, near: int) -> list[int]:
+def nearest_divisors(of: int, near: int) -> list[int]:
     """The closest divisor of a number on each side of a value that does not divide it."""
     divisors = [d for d in range(1, min(of, 65536) + 1) if of % d == 0]
     below, above = [d for d in divisors if d < near], [d for d in divisors if d > near]

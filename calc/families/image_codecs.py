@@ -10,13 +10,13 @@ from calc.families.tower_parts import (
     Tower,
     batch_statistics,
     buffers,
+    by_sections,
     images,
     numbers,
     patch,
     patches,
     placed,
     section,
-    separate,
 )
 from calc.model.tensor import Shapes, with_biases
 from calc.model.vision import NamedShape
@@ -267,8 +267,8 @@ def aligner(path: str, seen: int, wide: int, depth: int) -> Iterator[NamedShape]
 
 CODECS: dict[str, Tower] = {
     "apertus1p5": images(apertus, "audio_config"),
-    "chameleon": separate(chameleon, "vq_config"),
-    "emu3": separate(emu3, "vq_config"),
+    "chameleon": by_sections(chameleon, "vq_config"),
+    "emu3": by_sections(emu3, "vq_config"),
     "janus": images(janus, "vq_config"),
 }
 """model_type of a wrapper -> its codec."""

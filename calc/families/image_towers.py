@@ -35,10 +35,12 @@ from calc.families.tower_parts import (
     Layer,
     Lister,
     Tower,
+    by_sections,
     count,
     each,
     flat_patch,
     head_widths,
+    height_and_width,
     images,
     layers,
     listed,
@@ -50,8 +52,6 @@ from calc.families.tower_parts import (
     placed,
     renamed,
     section,
-    separate,
-    two,
     two_matrices,
 )
 from calc.model.tensor import Shapes, biased, weights, with_biases
@@ -335,7 +335,7 @@ def idefics3(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 def minicpm(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """MiniCPM-V: a merger of windows within the encoder, and one behind it."""
     d, f, path = c.size("hidden_size"), c.size("intermediate_size"), "model.vision_tower"
-    height, width = two(c, "window_kernel_size")
+    height, width = height_and_width(c, "window_kernel_size")
     window = height * width
     yield from siglip(c, path)
     attention = each("self_attn.{}_proj", (d, d), ("q", "k", "v", "out")) | norms(d, "layer_norm1")
@@ -504,7 +504,7 @@ def got_ocr2(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 def sam_merged(fine: Fields) -> Iterator[NamedShape]:
     """SAM's encoder, and two convolutions that merge its patches, in DeepSeek-OCR's line."""
-    first, second = two(fine, "downsample_channels")
+    first, second = height_and_width(fine, "downsample_channels")
     merge: Shapes = {"net_2": (first, fine.size("output_channels"), 3, 3), "net_3": (second, first, 3, 3)}
     yield from renamed(sam(fine, "model.sam_model"), SAM_AS_RELEASED)
     yield from placed("model.sam_model", weights(merge))
@@ -529,7 +529,7 @@ def deepseek_ocr2(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 def unlimited_ocr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """DeepSeek-OCR's, arXiv:2510.18234: SAM's encoder, whose patches CLIP's layers take over."""
     fine, e = (section(whole, f"vision_config.{name}_config") for name in ("sam", "encoder"))
-    d, path, seen = e.size("hidden_size"), "model.vision_model", two(fine, "downsample_channels")[1]
+    d, path, seen = e.size("hidden_size"), "model.vision_model", height_and_width(fine, "downsample_channels")[1]
     yield from sam_merged(fine)
     yield f"{path}.embeddings.class_embedding", (d,), 1
     yield f"{path}.embeddings.position_embedding.weight", (patches(e) + 1, d), 1
@@ -568,7 +568,7 @@ def intern_projector(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 def moon_merged(c: Fields) -> int:
     """Width of the patches that one token stands for, joined."""
-    height, width = two(c, "merge_kernel_size")
+    height, width = height_and_width(c, "merge_kernel_size")
     return c.size("hidden_size") * height * width
 
 
@@ -835,7 +835,7 @@ IMAGES: dict[str, Tower] = {
     "ernie4_5_vl_moe": images(ernie),
     "exaone4_5": images(lambda c, whole: qwen2_5(c, "model.visual")),
     "fast_vlm": encoded("timm_wrapper", partial(llava, path=f"model.{PROJECTOR}"), "model.vision_tower"),
-    "fuyu": separate(fuyu),
+    "fuyu": by_sections(fuyu),
     "gemma3": encoded("siglip_vision_model", gemma3),
     "glm46v": GLM4V,
     "glm4v": GLM4V,

@@ -39,6 +39,7 @@ INKLING_ATTENTION = Either(inkling_slides, INKLING_SLIDING, INKLING_FULL)
 
 
 def with_convs(c: Fields, attention: GQA) -> tuple[Mixer, ...]:
+    """Attention, and the short convolutions over its keys, values and outputs."""
     kv = attention.n_kv * attention.d_head
     return attention, SideConvs(hidden=c.size("hidden_size"), kv=kv, d_conv=c.size("conv_kernel_size"))
 

@@ -30,6 +30,7 @@ MLLAMA_CROSS = frozenset(range(3, 40, 5))
 
 
 def mllama_crosses(c: Fields, layer: int) -> bool:
+    """Whether a layer attends to the image."""
     listed = c.get("cross_attention_layers") is not None
     return layer in (c.indices("cross_attention_layers") if listed else MLLAMA_CROSS)
 
@@ -143,6 +144,7 @@ def byte_stack(c: Fields, path: str) -> tuple[Extra, ...]:
 
 
 def byte_models(c: Fields) -> tuple[Extra, ...]:
+    """Weights of the stacks that read bytes, their hashed tables and projections. Raises ConfigError."""
     encoder, decoder, patcher = (c.section(f"{name}_config") for name in ("encoder", "decoder", "patcher"))
     width, joined = byte_width(c), byte_width(c) * c.size("cross_attn_k")
     groups = c.get(GROUPS) or range(3, 9)

@@ -34,6 +34,7 @@ def mlstm_head(factor: str) -> Size:
 
 
 def mlstm_width(c: Fields) -> int:
+    """Width of xLSTM's feed-forward, rounded up to a multiple."""
     step = c.size("ffn_round_up_to_multiple_of")
     return int((c.size("hidden_size") * c.real("ffn_proj_factor") + step - 1) // step) * step
 

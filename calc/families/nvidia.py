@@ -64,6 +64,7 @@ def nemotron_kinds(c: Fields) -> list[str]:
 
 
 def nemotron_mixer(c: Fields, layer: int) -> Mixer | None:
+    """Attention or Mamba-2; None in a layer that is a feed-forward."""
     what = c.once(nemotron_kinds, lambda: nemotron_kinds(c))[layer]
     if what == "attention":
         return NEMOTRON_ATTENTION(c, layer)
@@ -71,6 +72,7 @@ def nemotron_mixer(c: Fields, layer: int) -> Mixer | None:
 
 
 def nemotron_ffn(c: Fields, layer: int) -> FeedForward | None:
+    """Feed-forward; None in a layer that is a mixer."""
     what = c.once(nemotron_kinds, lambda: nemotron_kinds(c))[layer]
     if what == "mlp":
         return NEMOTRON_MLP(c)
@@ -94,6 +96,7 @@ def nas_part(c: Fields, layer: int, part: str) -> Fields:
 
 
 def nas_mixer(c: Fields, layer: int) -> Mixer | None:
+    """Attention with its own number of KV heads; None where a layer has none. Raises ConfigError."""
     part = nas_part(c, layer, "attention")
     if part.flag("no_op") or part.flag("replace_with_linear"):
         return None
@@ -105,6 +108,7 @@ def nas_mixer(c: Fields, layer: int) -> Mixer | None:
 
 
 def nas_ffn(c: Fields, layer: int) -> FeedForward | None:
+    """Feed-forward of its own width, in steps of 256; None where a layer has none."""
     part = nas_part(c, layer, "ffn")
     if part.flag("no_op") or part.flag("replace_with_linear"):
         return None
@@ -166,6 +170,7 @@ def dory_recurrent(c: Fields) -> int:
 
 
 def dory_shared(c: Fields) -> tuple[Block, ...]:
+    """Every layer of a checkpoint, with the places where it runs. Raises ConfigError."""
     mode = c.get("recurrent_kv_cache_mode")
     if mode not in DORY_CACHES:
         raise unknown_word(mode, DORY_CACHES, "recurrent_kv_cache_mode")

@@ -67,6 +67,7 @@ def openelm_attention(c: Fields, layer: int) -> GQA:
 
 
 def openelm_mlp(c: Fields, layer: int) -> MLP:
+    """Feed-forward of a layer: its multiple of `model_dim`, rounded to `ffn_dim_divisor`."""
     multiple, divisor = list_item(c, "ffn_multipliers", layer).real("ffn_multipliers"), c.size("ffn_dim_divisor")
     wanted = multiple * c.size("model_dim")
     near = max(divisor, int(wanted + divisor / 2) // divisor * divisor)
@@ -105,6 +106,7 @@ IDEFICS_ATTENTION, IDEFICS_FFN = Attention(kv=None, head_dim=None), Dense(bias=F
 
 
 def idefics_extras(c: Fields) -> tuple[Extra, ...]:
+    """Layers that read images, one after so many of the Llama's."""
     hidden = c.size("hidden_size")
     image = c.section("vision_config").maybe("embed_dim") or 768  # of a patch, as the tower yields it
     attention: dict[str, Shape] = {**IDEFICS_ATTENTION(c).shapes(hidden)}
@@ -303,6 +305,7 @@ DOGE_ATTENTION = replace(QK_NORMED, window=Window())
 
 
 def doge_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
+    """Mask of the values, scales of the residual stream, and experts of one row."""
     hidden, attention = c.size("hidden_size"), DOGE_ATTENTION(c, layer)
     step: dict[str, Shape] = {"self_attn.A": (attention.n_kv,)}
     step |= {"self_attn.dt_proj.weight": (attention.n_kv, attention.n_kv * attention.d_head)}
@@ -362,6 +365,7 @@ def step_attention(c: Fields, layer: int) -> GQA:
 
 
 def step_sparse(c: Fields, layer: int) -> bool:
+    """Whether a layer has experts, by `moe_layers_enum` or `mlp_layer_types`."""
     listed = c.get("moe_layers_enum")
     if listed is None or c.get("mlp_layer_types") is not None:
         return is_sparse(c.once("own layers", lambda: own_layers(c)), layer, 3)

@@ -21,9 +21,11 @@ from calc.families.tower_parts import (
     Tower,
     batch_statistics,
     buffers,
+    by_sections,
     each,
     flat_patch,
     head_widths,
+    height_and_width,
     images,
     layers,
     listed,
@@ -33,8 +35,6 @@ from calc.families.tower_parts import (
     placed,
     renamed,
     section,
-    separate,
-    two,
     two_matrices,
 )
 from calc.model.tensor import Shapes, biased, weights, with_biases
@@ -358,7 +358,7 @@ def parakeet(a: Fields, path: str) -> Iterator[NamedShape]:
 
 def inkling(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     frames, side = c.size("temporal_patch_size"), c.size("patch_size", least=2)
-    steps = scales(frames, side, c.size("num_channels"), c.size("n_layers"))
+    steps = folding_steps(frames, side, c.size("num_channels"), c.size("n_layers"))
     for i, (fine, coarse) in enumerate(pairwise(steps)):
         folded = math.prod(b // a for a, b in zip(fine[:3], coarse[:3], strict=True))
         last = i == len(steps) - 2
@@ -375,10 +375,10 @@ def inkling(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 Scale = tuple[int, int, int, int]  # frames, height and width of what has been folded, and channels
 
 
-def scales(frames: int, side: int, channels: int, layers: int) -> list[Scale]:
+def folding_steps(frames: int, side: int, channels: int, layers: int) -> list[Scale]:
     """Inputs of each layer, and output of the last: of the steps from a pixel to a patch, first over its sides and then
     over its frames, those nearest to equal ratios; each once where there are more of them than layers."""
-    sides, times = cumulative(side), cumulative(frames)
+    sides, times = cumulative_products(side), cumulative_products(frames)
     steps: list[Scale] = [(1, 1, 1, channels)]
     steps += [(1, h, h, -(-h * h * channels // 64) * 64) for h in sides]
     steps += [(t, sides[-1], sides[-1], sides[-1] ** 2 * channels * t * 64) for t in times]
@@ -390,7 +390,7 @@ def scales(frames: int, side: int, channels: int, layers: int) -> list[Scale]:
         distances = [[fp32(abs(at - size)) for size in sizes] for at in ideal]
         chosen = [row.index(min(row)) for row in distances]
     else:
-        chosen = assigned(ideal, sizes)
+        chosen = nearest_steps(ideal, sizes)
     return [steps[j] for j in (0, *chosen[1:-1], len(steps) - 1)]
 
 
@@ -400,7 +400,7 @@ def fp32(number: float) -> float:
     return float(single)
 
 
-def cumulative(number: int) -> list[int]:
+def cumulative_products(number: int) -> list[int]:
     """Products of its prime factors, the largest first."""
     factors, rest, prime = list[int](), number, 2
     while rest > 1:
@@ -418,7 +418,7 @@ def cumulative(number: int) -> list[int]:
     return products
 
 
-def assigned(ideal: list[float], sizes: list[float]) -> list[int]:
+def nearest_steps(ideal: list[float], sizes: list[float]) -> list[int]:
     """The step of each layer where none has another's: those whose distances to the ideal add up to least. Both lists
     ascend, so that layers take their steps in order."""
     best: list[tuple[float, list[int]]] = [(0.0, [])] * (len(sizes) + 1)
@@ -461,7 +461,7 @@ def gemma3n_sound(a: Fields) -> Iterator[NamedShape]:
     q, front = d // heads * heads, f"{tower}.subsample_conv_projection"
     pitches, given = a.size("input_feat_size"), 1
     kernels, strides = pairs(a, "sscp_conv_kernel_size"), pairs(a, "sscp_conv_stride_size")
-    channels = two(a, "sscp_conv_channel_size")
+    channels = height_and_width(a, "sscp_conv_channel_size")
     for i, (out, (tall, wide), (_, stride)) in enumerate(zip(channels, kernels, strides, strict=True)):
         yield from placed(f"{front}.conv_{i}", weights({"conv": (out, given, tall, wide), "norm": (out,)}))
         pitches, given = (pitches + 2 - wide) // stride + 1, out  # one more pitch on each side
@@ -490,7 +490,7 @@ def pairs(a: Fields, name: str) -> tuple[tuple[int, int], tuple[int, int]]:
     """Two numbers of each of two convolutions: over time and over pitch."""
     value = a.get(name)
     first, second = value if isinstance(value, list) and len(value) == 2 else (value, value)
-    return two(a.within({name: first}), name), two(a.within({name: second}), name)
+    return height_and_width(a.within({name: first}), name), height_and_width(a.within({name: second}), name)
 
 
 def gemma4(c: Fields, whole: Fields) -> Iterator[NamedShape]:
@@ -539,7 +539,7 @@ def gemma4_sound(a: Fields) -> Iterator[NamedShape]:
     d, out, tower = a.size("hidden_size"), a.size("output_proj_dims"), "model.audio_tower"
     d_head, front = d // a.size("num_attention_heads"), f"{tower}.subsample_conv_projection"
     q = d_head * a.size("num_attention_heads")
-    first, second = two(a, "subsampling_conv_channels")
+    first, second = height_and_width(a, "subsampling_conv_channels")
     convolutions: Shapes = {"layer0.conv": (first, 1, 3, 3), "layer0.norm": (first,)}
     convolutions |= {"layer1.conv": (second, first, 3, 3), "layer1.norm": (second,)}
     yield from placed(front, weights({**convolutions, "input_proj_linear": (d, first // 4 * second)}))
@@ -699,24 +699,24 @@ def dots3_sound(whole: Fields) -> Iterator[NamedShape]:
 SOUND: dict[str, Tower] = {
     "diffusion_gemma": images(lambda c, whole: clipped(c, gemma4_images(c, "model.encoder"))),  # the text's encoder
     "dots3_note": images(dots3_note, "audio_config"),
-    "fun_asr_nano": separate(fun_asr, "audio_config"),
+    "fun_asr_nano": by_sections(fun_asr, "audio_config"),
     "gemma3n": Tower(gemma3n, ("vision_config", "audio_config")),
     "gemma4": images(gemma4, "audio_config"),
     "gemma4_unified": images(gemma4_unified, "audio_config"),
-    "glmasr": separate(glm_asr, "audio_config"),
-    "granite_speech": separate(granite_speech, "encoder_config"),
-    "granite_speech_plus": separate(granite_speech, "encoder_config"),
+    "glmasr": by_sections(glm_asr, "audio_config"),
+    "granite_speech": by_sections(granite_speech, "encoder_config"),
+    "granite_speech_plus": by_sections(granite_speech, "encoder_config"),
     "inkling_mm_model": images(inkling, "audio_config"),
-    "moss_transcribe_diarize": separate(moss, "audio_config"),
-    "nemo_speechlm": separate(nemo, "audio_config"),
+    "moss_transcribe_diarize": by_sections(moss, "audio_config"),
+    "nemo_speechlm": by_sections(nemo, "audio_config"),
     "nemotron_h_omni": images(nemotron, "audio_config", "sound_config"),
     "phi4_multimodal": images(phi, "audio_config"),
-    "qwen2_5_omni_thinker": separate(omni2_5, "vision_config", "audio_config"),
-    "qwen2_audio": separate(qwen2_audio, "audio_config"),
-    "qwen3_asr": separate(qwen3_asr, "audio_config"),
-    "qwen3_omni_moe_thinker": separate(omni3, "vision_config", "audio_config"),
-    "vibevoice_asr": separate(vibevoice, "acoustic_tokenizer_encoder_config", "semantic_tokenizer_encoder_config"),
-    "voxtral": separate(voxtral, "audio_config"),
-    "voxtral_realtime": separate(voxtral_realtime, "audio_config"),
+    "qwen2_5_omni_thinker": by_sections(omni2_5, "vision_config", "audio_config"),
+    "qwen2_audio": by_sections(qwen2_audio, "audio_config"),
+    "qwen3_asr": by_sections(qwen3_asr, "audio_config"),
+    "qwen3_omni_moe_thinker": by_sections(omni3, "vision_config", "audio_config"),
+    "vibevoice_asr": by_sections(vibevoice, "acoustic_tokenizer_encoder_config", "semantic_tokenizer_encoder_config"),
+    "voxtral": by_sections(voxtral, "audio_config"),
+    "voxtral_realtime": by_sections(voxtral_realtime, "audio_config"),
 }
 """model_type of a wrapper -> its encoders."""

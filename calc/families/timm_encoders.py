@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from calc.families.fields import Fields
-from calc.families.tower_parts import FUSED, batch_statistics, placed, two
+from calc.families.tower_parts import FUSED, batch_statistics, height_and_width, placed
 from calc.model.tensor import Shape, Shapes, weights, with_biases
 from calc.model.vision import NamedShape
 
@@ -149,7 +149,7 @@ def perception(c: Fields, path: str) -> Iterator[NamedShape]:
     usual = PERCEPTION[c.get("architecture")]
     a = Fields(arguments(c).stated, usual._asdict(), {})
     d, n, p = a.size("embed_dim"), a.size("depth"), 14
-    height, width = two(a, "img_size")
+    height, width = height_and_width(a, "img_size")
     layer = FUSED.shapes(d, usual.wide * d // usual.embed_dim)
     if usual.class_token:
         yield f"{path}.cls_token", (1, 1, d), 1

@@ -83,7 +83,7 @@ def images(lister: Lister, *others: str) -> Tower:
     return Tower(lambda c, whole: listed(c, lister(c, whole)), ("vision_config", *others))
 
 
-def separate(lister: Lister, *sections: str) -> Tower:
+def by_sections(lister: Lister, *sections: str) -> Tower:
     """A row of encoders for sound alone, or for images of which the config has no vision_config."""
     return Tower(lambda c, whole: listed(None, lister(c, whole)), sections)
 
@@ -131,7 +131,7 @@ def count(c: Fields, name: str) -> int:
     return len(c.get(name)) if c.indices(name) else 0
 
 
-def two(c: Fields, name: str) -> tuple[int, int]:
+def height_and_width(c: Fields, name: str) -> tuple[int, int]:
     """A height and a width, or one number for both."""
     value = c.get(name)
     pair = value if isinstance(value, list) and len(value) == 2 else [value, value]
@@ -149,6 +149,7 @@ def numbers(c: Fields, name: str, least: int = 1) -> list[int]:
 
 
 def patches(c: Fields) -> int:
+    """Patches of a square image."""
     return (c.size("image_size") // c.size("patch_size")) ** 2
 
 
@@ -212,6 +213,7 @@ def each(names: str, shape: Shape, letters: Iterable[str] = "qkv") -> Shapes:
 
 
 def norms(width: int, *names: str) -> Shapes:
+    """Vectors of one width: norms without their biases."""
     return dict.fromkeys(names, (width,))
 
 

@@ -69,6 +69,7 @@ class Architecture(Frozen):
 
     @cached_property
     def num_layers(self) -> int:
+        """Layers that run, each time that they do."""
         return sum(len(block.layers) for block in self.blocks)
 
     @property
@@ -119,9 +120,11 @@ class Architecture(Frozen):
         return tuple(tensor if kind is None else replace(tensor, dtype=kind) for tensor, kind in kinds)
 
     def tensors_of(self, block: Block) -> tuple[Tensor, ...]:
+        """Weights of one kind of layer."""
         return tuple(spent(self._block(block)))
 
     def parameters(self) -> Parameters:
+        """Counts of unique parameters, by component."""
         return self.counted
 
     @cached_property
