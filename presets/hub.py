@@ -42,7 +42,7 @@ from huggingface_hub.utils._http import default_client_factory  # whose hooks sa
 from calc import ConfigError
 from calc.errors import Frozen, Message, Outside
 from calc.families.gguf import config_of
-from calc.families.tasks import pooling
+from calc.families.tasks import with_base_class
 from calc.formats import HF_QUANT_CONFIG, with_hf_quant_config
 from calc.text import MAX_CHARACTERS, parse_config, parse_json
 from calc.units import GIB
@@ -235,7 +235,7 @@ def _fetch(model: str, revision: str | None, token: str | None, gguf: str | None
 
 def _with_modules(config: dict[str, Any], modules: str) -> dict[str, Any]:
     """The config as sentence-transformers runs it, and a sentence where its class would generate."""
-    pooled = pooling(config) if POOLS.search(modules) else config
+    pooled = with_base_class(config) if POOLS.search(modules) else config
     return {"config": pooled} if pooled == config else {"config": pooled, "note": EMBEDS}
 
 

@@ -29,7 +29,7 @@ DRAWS, TRIES = 2, 25
 PROMPTS = {1: 40, 3: 75}
 """Sequences -> tokens of each prompt: one shorter than most windows, one beyond."""
 STEPS = 5
-CACHES = ("past_key_values", "cache_params", "state")
+CACHES = ("past_key_values", "cache_params", "cache", "state")
 SECTIONS = {"rope_parameters": ROPE | {"mrope_section": [2, 3, 3]}, "hidden_size": 64, "num_attention_heads": 4}
 SECTIONS |= {"head_dim": 16, "num_key_value_heads": 2}
 RUNS: dict[str, dict[str, Any]] = {

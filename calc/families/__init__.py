@@ -13,9 +13,9 @@ from calc.errors import ConfigError, Message, shown
 from calc.families.family import Family
 from calc.families.family_table import FAMILIES, WRAPPED
 from calc.families.feedforward_rows import Dense, Experts
-from calc.families.fields import MAX_LAYERS, PER_LAYER_CONFIG, Fields, number, stated, true
+from calc.families.fields import MAX_LAYERS, PER_LAYER_CONFIG, Fields, number, true, value_of
 from calc.families.gguf import RULES
-from calc.families.kernel_fields import read_details, with_stated
+from calc.families.kernel_fields import configured_kernels, read_details
 from calc.families.tasks import pools, score, task, without_module
 from calc.families.vision_fields import read_vision
 from calc.families.wrappers import TIE, joined, language, with_language
@@ -85,9 +85,9 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
         layers_by_parts.setdefault(_layer(family, c.of_layer(i), i), []).append(i)
     model_type, longest = str(c.get("model_type")), family.max_positions
     max_positions = c.maybe(longest) if isinstance(longest, str) else longest(c)
-    norm, rotary = stated(c, family.norm), stated(c, family.rotary)
+    norm, rotary = value_of(c, family.norm), value_of(c, family.rotary)
     mixers = [mixer for mixers, *_ in layers_by_parts for mixer in mixers]
-    names = stated(c, family.names)
+    names = value_of(c, family.names)
     outside = tuple(extra for weights in family.extras for extra in weights(c))
     scores = not family.pools and pools(c)
     if scores:
@@ -113,9 +113,9 @@ def _build(config: Mapping[str, Any], family: Family, c: Fields) -> Architecture
         details=read_details(c),
         rotary=rotary.tables(c, mixers, max_positions) if rotary else (),
         d_embedding=_embedding_width(family, c),
-        final_norm=stated(c, family.final_norm or norm),
+        final_norm=value_of(c, family.final_norm or norm),
         head_bias=true(c, family.head_bias),
-        kernels=with_stated(stated(c, family.kernels), c),
+        kernels=configured_kernels(value_of(c, family.kernels), c),
         extras=outside,
         prediction=family.prediction(c) if family.prediction else (),
         vision=read_vision(config),
@@ -155,8 +155,8 @@ def _embedding_width(family: Family, c: Fields) -> int | None:
 
 def _sees_images_whole(config: Mapping[str, Any], c: Fields) -> bool:
     """Whether attention is both ways within the tokens of an image."""
-    both_ways = {**c.defaults, **c.stated}.get("use_bidirectional_attention")
-    return config.get("model_type") in IMAGE_PREFIX or both_ways == "vision"
+    bidirectional = {**c.defaults, **c.stated}.get("use_bidirectional_attention")
+    return config.get("model_type") in IMAGE_PREFIX or bidirectional == "vision"
 
 
 def _check_sides(architecture: Architecture) -> None:

@@ -10,13 +10,15 @@ from calc.families.fields import (
     WINDOWED_KINDS,
     Fields,
     Flag,
+    If,
     LayerRule,
     Size,
     kind,
-    near_divisors,
-    no_such_layer,
+    nearest_divisors,
     number,
     true,
+    unknown_word,
+    value_of,
 )
 from calc.model.attention import GQA, Projection
 from calc.model.mixers import Mixer
@@ -28,6 +30,8 @@ OUT: frozenset[Projection] = frozenset({"o_proj"})
 GATE: frozenset[Projection] = frozenset({"g_proj"})
 NONE: frozenset[Projection] = frozenset()
 
+Gate = Literal["none", "heads", "channels"]
+QKNorm = Literal["none", "head", "full", "heads"]
 MixerOf = Callable[[Fields, int], Mixer | tuple[Mixer, ...] | None]
 """The mixers of layer i."""
 WindowOf = Callable[[Fields, int], int | None]
@@ -84,7 +88,7 @@ class Sliding:
     marks: str | None = None  # a list with 1 for each layer that slides, instead of a pattern
     when: Flag = True
     size: Size = "sliding_window"
-    both_ways: Flag = False  # where it looks ahead, too, half of the window lies behind
+    bidirectional: Flag = False  # where it looks ahead, too, half of the window lies behind
 
     def __call__(self, c: Fields, layer: int) -> int | None:
         if not true(c, self.when):
@@ -99,7 +103,7 @@ class Sliding:
     def reach(self, c: Fields) -> int | None:
         """Tokens that a sliding layer looks back on."""
         window = c.maybe(self.size) if isinstance(self.size, str) else number(c, self.size)
-        return window // 2 + 1 if window is not None and true(c, self.both_ways) else window
+        return window // 2 + 1 if window is not None and true(c, self.bidirectional) else window
 
     def slides(self, c: Fields, layer: int) -> bool:
         """Whether a layer slides, by the pattern."""
@@ -151,8 +155,7 @@ class Attention:
     bias: Flag = False
     qkv_bias: Flag | None = None  # where they differ from that
     out_bias: Flag | None = None
-    qk_norm: Literal["none", "head", "full", "heads"] = "none"
-    qk_norm_when: Flag = True
+    qk_norm: QKNorm | If[QKNorm] = "none"
     qk_norm_bias: bool = False
     window: WindowOf | None = None
     heads: Size = "num_attention_heads"
@@ -161,15 +164,14 @@ class Attention:
     hidden: str = "hidden_size"
     d_v: str | None = None
     gated: bool = False
-    gate: Literal["none", "heads", "channels"] = "none"
-    gate_when: Flag = True
+    gate: Gate | If[Gate] = "none"
     gate_bias: Flag = False
     sinks: bool = False
     delayed: bool = False
     cross: bool = False
     keys_are_values: Flag = False
     own_keys: LayerRule | None = None  # None: every layer has its own
-    both_ways: bool = False
+    bidirectional: bool = False
 
     def __call__(self, c: Fields, layer: int = 0) -> GQA:
         window = None if self.window is None else self.window(c, layer)
@@ -186,7 +188,7 @@ class Attention:
                 "of query heads."
             )
             message = Message(sentence, kv=self.kv, n_kv=n_kv, heads=self.heads, n_q=n_q)
-            raise ConfigError(message, str(self.kv), near_divisors(n_q, n_kv))
+            raise ConfigError(message, str(self.kv), nearest_divisors(n_q, n_kv))
         stated = None if self.head_dim is None else c.maybe(self.head_dim)
         return GQA(
             n_q=n_q,
@@ -194,20 +196,21 @@ class Attention:
             d_head=shared_width(c, self.hidden, self.heads) if stated is None else stated,
             d_v=None if self.d_v is None else c.size(self.d_v),
             bias=self.biases(c),
-            qk_norm=self.qk_norm if self.qk_norm != "none" and true(c, self.qk_norm_when) else "none",
+            qk_norm=value_of(c, self.qk_norm),
             qk_norm_bias=self.qk_norm_bias,
             gated=self.gated,
-            gate=self.gate if self.gate != "none" and true(c, self.gate_when) else "none",
+            gate=value_of(c, self.gate),
             own_keys=own,
             keys_are_values=true(c, self.keys_are_values),
             sinks=self.sinks,
             delayed=self.delayed,
             cross=self.cross,
-            both_ways=self.both_ways,
+            bidirectional=self.bidirectional,
             window=window,
         )
 
     def biases(self, c: Fields) -> frozenset[Projection]:
+        """Projections that have a bias."""
         qkv, out = (self.bias if part is None else part for part in (self.qkv_bias, self.out_bias))
         flags = ((QKV, qkv), (OUT, out), (GATE, self.gate_bias))
         return NONE.union(*(projections for projections, flag in flags if true(c, flag)))
@@ -219,7 +222,7 @@ def shared_width(c: Fields, hidden_field: str, heads_field: Size) -> int:
     if hidden % heads:
         sentence = "{name} is {heads:,}, which does not divide {hidden_name} {hidden:,}."
         message = Message(sentence, name=heads_field, heads=heads, hidden_name=hidden_field, hidden=hidden)
-        raise ConfigError(message, str(heads_field), near_divisors(hidden, heads))
+        raise ConfigError(message, str(heads_field), nearest_divisors(hidden, heads))
     return hidden // heads
 
 
@@ -233,8 +236,7 @@ class MLA:
     d_nope: Size = "qk_nope_head_dim"
     d_rope: Size = "qk_rope_head_dim"
     d_v: Size = "v_head_dim"
-    gate: Literal["none", "heads", "channels"] = "none"
-    gate_when: Flag = True
+    gate: Gate | If[Gate] = "none"
     query_gate: bool = False
     sinks: bool = False
     indexer: bool = False  # DeepSeek-V3.2's
@@ -265,7 +267,7 @@ class MLA:
             rope_norm=self.rope_norm,
             window=window,
             bias=c.flag("attention_bias"),
-            gate=self.gate if true(c, self.gate_when) else "none",
+            gate=value_of(c, self.gate),
             query_gate=self.query_gate,
             sinks=self.sinks,
             indexer=LightningIndexer(
@@ -296,7 +298,8 @@ class Hybrid:
         return (self.attention if self.is_attention(c, layer) else self.recurrent)(c, layer)
 
     def is_attention(self, c: Fields, layer: int) -> bool:
+        """Whether a layer attends. Raises ConfigError for a word that the family has no layer for."""
         word = kind(c, layer)
         if word is not None and word not in self.words:
-            raise no_such_layer(word, self.words)
+            raise unknown_word(word, self.words)
         return self.attends(c, layer) if word is None else word not in RECURRENT_KINDS

@@ -3,7 +3,7 @@
 from calc.families.attention_rows import LISTED_ONLY, Attention, Sliding
 from calc.families.family import Family
 from calc.families.feedforward_rows import Dense, Experts
-from calc.families.fields import Fields, kind, stated_or
+from calc.families.fields import Fields, If, kind, stated_or
 from calc.model.conventions import Kernels
 
 COHERE_KERNELS = Kernels(norm="centred", rotation="fp32_copies")
@@ -24,7 +24,7 @@ def cohere2_moe_window(c: Fields, layer: int) -> int | None:
 
 COHERE: dict[str, Family] = {
     "cohere": Family(
-        mixer=Attention(bias="attention_bias", qk_norm="heads", qk_norm_when="use_qk_norm"),
+        mixer=Attention(bias="attention_bias", qk_norm=If("use_qk_norm", "heads", "none")),
         norms=SINGLE_NORM,
         kernels=COHERE_KERNELS,
     ),

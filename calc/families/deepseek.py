@@ -6,7 +6,7 @@ from calc.errors import ConfigError, Message, shown
 from calc.families.attention_rows import MLA, Attention
 from calc.families.family import MTP, W123, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts
-from calc.families.fields import Fields, kind, near_divisors
+from calc.families.fields import Fields, kind, nearest_divisors
 from calc.model.compressed_attention import CompressedAttention
 from calc.model.conventions import Kernels, Names
 from calc.model.feedforward import MLP, MoE
@@ -96,14 +96,16 @@ def v4_rate(c: Fields, what: str) -> int | None:
 
 
 def v4_attention(c: Fields, what: str) -> CompressedAttention:
+    """Attention of a kind of layer, one object for all of them."""
     return c.once(("v4", what), lambda: v4_kind(c, what))
 
 
 def v4_kind(c: Fields, what: str) -> CompressedAttention:
+    """Attention of a kind of layer, by DeepSeek-V4's fields. Raises ConfigError."""
     n_q, groups = c.size("num_attention_heads"), c.size("o_groups")
     if n_q % groups:
         sentence = "o_groups is {groups:,}, which does not divide num_attention_heads {n_q:,}."
-        raise ConfigError(Message(sentence, groups=groups, n_q=n_q), "o_groups", near_divisors(n_q, groups))
+        raise ConfigError(Message(sentence, groups=groups, n_q=n_q), "o_groups", nearest_divisors(n_q, groups))
     sparse = what == "compressed_sparse_attention"
     return CompressedAttention(
         o_groups=groups,
@@ -140,21 +142,21 @@ def v4_moe(c: Fields, layer: int) -> MoE:
     )
 
 
-def streams(c: Fields) -> int:
+def all_streams(c: Fields) -> int:
     """Width of the residual streams, joined."""
     return c.size("hc_mult") * c.size("hidden_size")
 
 
-def mixes(c: Fields) -> int:
+def stream_mixes(c: Fields) -> int:
     """Weights that mix the streams of one token, into the layer's input and back."""
     return c.size("hc_mult") ** 2 + 2 * c.size("hc_mult")
 
 
 HYPER_CONNECTIONS = Weights(
-    "other", {"fn": (mixes, streams), "base": (mixes,), "scale": (3,)}, at=("hc_attn_", "hc_ffn_")
+    "other", {"fn": (stream_mixes, all_streams), "base": (stream_mixes,), "scale": (3,)}, at=("hc_attn_", "hc_ffn_")
 )
 """Around attention and feed-forward, arXiv:2409.19606."""
-HYPER_HEAD = Weights("other", {"fn": ("hc_mult", streams), "base": ("hc_mult",), "scale": (1,)}, at=("hc_head_",))
+HYPER_HEAD = Weights("other", {"fn": ("hc_mult", all_streams), "base": ("hc_mult",), "scale": (1,)}, at=("hc_head_",))
 HASHES = Weights(
     "router",
     {"ffn.gate.tid2eid": ("vocab_size", "num_experts_per_tok")},

@@ -1,6 +1,6 @@
 """Encoders that several models share: transformers' AutoModel builds those for images by a section's model_type."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from calc.families import timm_encoders as timm
@@ -12,13 +12,13 @@ from calc.families.tower_parts import (
     Layer,
     count,
     flat_patch,
+    height_and_width,
     layers,
     merged_width,
     norms,
     patch,
     patches,
     placed,
-    two,
 )
 from calc.model.tensor import Shape, Shapes, biased, weights, with_biases
 from calc.model.vision import NamedShape
@@ -56,7 +56,6 @@ class Encoder:
 
     read: Callable[[Fields, str], Iterator[NamedShape]]
     level: str = ""  # module that published checkpoints have between a LLaVA's `vision_tower` and its parts
-    statistics: Callable[[Fields, str], Iterable[NamedShape]] = lambda c, path: ()  # what it keeps besides parameters
     known: Callable[[Fields], bool] = lambda c: True  # whether all that decides its weights is
 
 
@@ -109,7 +108,7 @@ def pixtral(c: Fields, path: str) -> Iterator[NamedShape]:
 def intern(c: Fields, path: str, layer: Layer = INTERN_LAYER, normed: str = "attention") -> Iterator[NamedShape]:
     """InternViT, arXiv:2312.14238, `normed`: the module with norms of queries and keys (transformers
     `modeling_internvl.py`)."""
-    (height, width), (tall, wide) = two(c, "image_size"), two(c, "patch_size")
+    (height, width), (tall, wide) = height_and_width(c, "image_size"), height_and_width(c, "patch_size")
     d, inner, stack = c.size("hidden_size"), f"{path}.embeddings", f"{path}.encoder.layer"
     yield f"{inner}.cls_token", (1, 1, d), 1
     if c.flag("use_mask_token"):
@@ -279,7 +278,6 @@ ENCODERS: dict[str, Encoder] = {
 TIMM: dict[str, Encoder] = {
     "fastvit_mci3": Encoder(
         lambda c, path: timm.fastvit(f"{path}.timm_model"),
-        statistics=lambda c, path: timm.fastvit_statistics(f"{path}.timm_model"),
         known=lambda c: timm.arguments(c).flag("inference_mode"),  # its branches are merged
     ),
     "mobilenetv5_300m_enc": Encoder(lambda c, path: timm.mobilenet(f"{path}.timm_model")),

@@ -19,6 +19,7 @@ FALCON_ATTENTION = Either(  # 40B and 180B group their heads; 7B has one KV head
 
 
 def falcon_norms(c: Fields, layer: int) -> tuple[str, ...]:
+    """Norms of a layer: one, or one each for attention and feed-forward where these run in parallel."""
     if not c.flag("parallel_attn"):
         return TWO_NORMS
     number = c.maybe("num_ln_in_parallel_attn") or (2 if c.flag("new_decoder_architecture") else 1)

@@ -7,11 +7,11 @@ defaults.json, which follows the classes of transformers, and in further_default
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from calc.errors import Message
 from calc.families.attention_rows import Attention, MixerOf
-from calc.families.feedforward_rows import Dense, Experts, FeedForwardOf, Times
+from calc.families.feedforward_rows import Dense, Experts, FeedForwardOf, Times, no_feedforward
 from calc.families.fields import Fields, Flag, LayerRule, ShapeOf, Size, number, true
 from calc.families.rotary import WHOLE_HEAD, Rotary
 from calc.model.block import Block, Extra, PredictionModule
@@ -19,7 +19,6 @@ from calc.model.conventions import Kernels, Names
 from calc.model.mixers import Mixer
 from calc.model.tensor import Component, Excluded, Norm, Shape
 
-T = TypeVar("T")
 LLAMA_ATTENTION, LLAMA_MLP = Attention(bias="attention_bias"), Dense()
 PLAIN, LLAMA_NAMES = Kernels(), Names()
 GPT_NAMES = Names(module="transformer", embedding="wte", layer="h.{layer}", attention="attn", final_norm="ln_f")
@@ -39,18 +38,6 @@ STACKED_EXPERTS = Names(expert="mlp.experts", expert_packed={"gate_up_proj": GAT
 def two_more_positions(c: Fields) -> int:
     """Rows of a learned position table that begins behind that of padding, as fairseq had it."""
     return c.size("max_position_embeddings", 0) + 2
-
-
-@dataclass(frozen=True, eq=False)
-class If(Generic[T]):
-    """One value where a flag of the config is true, another where not."""
-
-    flag: Flag
-    yes: T
-    no: T
-
-    def __call__(self, c: Fields, layer: int = 0) -> T:
-        return self.yes if true(c, self.flag) else self.no
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,6 +87,7 @@ def extras(
     top_k: int = 1,
     excluded_as: Excluded | None = None,
 ) -> tuple[Extra, ...]:
+    """Weights of one component, by name and shape."""
     return tuple(
         Extra(name=name, shape=shape, component=component, experts=experts, top_k=top_k, excluded_as=excluded_as)
         for name, shape in shapes.items()
@@ -202,3 +190,7 @@ class Family:
     shared: Callable[[Fields], tuple[Block, ...]] | None = None  # run in several layers, stored once
     prediction: Callable[[Fields], tuple[PredictionModule, ...]] | None = None
     follows: Mapping[str, Size] = field(default_factory=dict)  # fields that must be what others say, where stated
+
+
+LOOPED = Family(mixer=lambda c, layer: None, ffn=no_feedforward, norms=())
+"""A family whose layers are all in `shared`: some of them run several times."""

@@ -5,9 +5,21 @@ from dataclasses import dataclass
 from typing import Literal
 
 from calc.errors import ConfigError, Message
-from calc.families.fields import MLP_KINDS, AlikeInAllLayers, Fields, Flag, LayerRule, Size, number, true
+from calc.families.fields import (
+    MLP_KINDS,
+    AlikeInAllLayers,
+    Fields,
+    Flag,
+    If,
+    LayerRule,
+    Size,
+    number,
+    true,
+    value_of,
+)
 from calc.model.feedforward import MLP, FeedForward, MoE, Stacked
 
+Correction = Literal["none", "buffer", "parameter", "row"]
 FeedForwardOf = Callable[[Fields, int], FeedForward | None]
 """The feed-forward of layer i."""
 
@@ -58,8 +70,7 @@ class Experts:
     shared_width: str | None = None  # of one of them, where it is not that of the routed ones; without a number: of all
     shared_bias: Flag = False
     shared_gate: bool = False
-    correction: Literal["none", "buffer", "parameter", "row"] = "none"
-    corrected_when: Flag = True
+    correction: Correction | If[Correction] = "none"
     router_bias: Flag = False
     d_router: str | None = None
     n_zero: Size = 0
@@ -75,6 +86,7 @@ class Experts:
         return self.experts(c) if self.is_sparse(c, layer) else self.dense(c, layer)
 
     def is_sparse(self, c: Fields, layer: int) -> bool:
+        """Whether a layer has experts."""
         if self.sparse is not None:
             return self.sparse(c, layer)
         mark = None if self.marks is None else c.mark(self.marks, layer)
@@ -83,6 +95,7 @@ class Experts:
         return self.first_dense is None or is_sparse(c, layer, self.first_dense)
 
     def experts(self, c: Fields) -> MoE:
+        """Experts of a layer that has them, one object for all."""
         return c.once(self, lambda: self.read(c))
 
     def read(self, c: Fields) -> MoE:
@@ -99,7 +112,7 @@ class Experts:
             shared=self.read_shared(c),
             shared_gate=self.shared_gate,
             router_bias=true(c, self.router_bias),
-            router_correction=self.correction if true(c, self.corrected_when) else "none",
+            router_correction=value_of(c, self.correction),
             d_router=None if self.d_router is None else c.size(self.d_router),
             n_zero=c.maybe(self.n_zero, 0) or 0 if isinstance(self.n_zero, str) else number(c, self.n_zero),
             latent=None if self.latent is None else c.maybe(self.latent),
@@ -110,7 +123,7 @@ class Experts:
     def read_chosen(self, c: Fields) -> int:
         """Experts that a token passes through; one where the config says none and its class takes that for an answer,
         for it builds the model and fails only when it runs."""
-        if c.get(self.top_k) is None and is_left_open(c, self.top_k):
+        if c.get(self.top_k) is None and has_no_default(c, self.top_k):
             return 1
         return c.size(self.top_k)
 
@@ -131,7 +144,7 @@ def is_sparse(c: Fields, layer: int, first_dense: int | str) -> bool:
     return layer >= (first_dense if isinstance(first_dense, int) else c.maybe(first_dense, 0) or 0)
 
 
-def is_left_open(c: Fields, top_k: str) -> bool:
+def has_no_default(c: Fields, top_k: str) -> bool:
     """Whether a class has no default for the number of experts of a token."""
     name = c.aliases.get(top_k, top_k)
     return name in c.defaults and c.defaults[name] is None

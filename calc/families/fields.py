@@ -49,9 +49,11 @@ class Fields:
         return self.aliases.get(name, name) in self.stated
 
     def with_stated(self, name: str, value: Any) -> "Fields":
+        """The config with one field stated otherwise."""
         return self.with_all_stated({name: value})
 
     def with_all_stated(self, values: Mapping[str, Any]) -> "Fields":
+        """The config with some fields stated otherwise."""
         other = Fields({**self.stated, **values}, self.defaults, self.aliases, self.sections)
         other.used = self.used
         return other
@@ -100,7 +102,7 @@ class Fields:
             raise ConfigError(
                 Message("{name} is {value}; it must be a whole number.", name=name, value=shown(value)), name
             )
-        most = MOST.get(self.aliases.get(name, name), MAX_SIZE)
+        most = MAX_BY_FIELD.get(self.aliases.get(name, name), MAX_SIZE)
         if not least <= value <= most:
             sentence = "{name} is {value}; it must lie between {least:,} and {most:,}."
             message = Message(sentence, name=name, value=shown(value), least=least, most=most)
@@ -116,6 +118,7 @@ class Fields:
         return value
 
     def sizes(self, *names: str) -> tuple[int, ...]:
+        """Whole numbers that must be there, in the order of the names."""
         return tuple(map(self.size, names))
 
     def flag(self, name: str) -> bool:
@@ -169,7 +172,7 @@ class Fields:
             raise ConfigError(Message(sentence, name=name, listed=len(value), layers=layers), name)
         for word in value:
             if word not in allowed:
-                raise no_such_layer(word, allowed, name)
+                raise unknown_word(word, allowed, name)
         self._checked[name] = value
         return list(value)
 
@@ -182,15 +185,17 @@ def section_of(value: object, field: str) -> Mapping[str, Any]:
     raise ConfigError(message, field)
 
 
-MOST = dict.fromkeys(
+MAX_BY_FIELD = dict.fromkeys(
     (
         *("num_hidden_layers", "n_layer", "num_layers", "n_layers", "layers", "depth", "num_global_layers"),
         *("num_layers_per_stack", "H_cycles", "L_cycles"),
     ),
     MAX_LAYERS,
 )
-MOST |= dict.fromkeys(("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers"), MAX_PREDICTION_LAYERS)
-MOST |= dict.fromkeys(
+MAX_BY_FIELD |= dict.fromkeys(
+    ("num_nextn_predict_layers", "num_mtp_layers", "mtp_num_hidden_layers"), MAX_PREDICTION_LAYERS
+)
+MAX_BY_FIELD |= dict.fromkeys(
     ("inner_group_num", "altup_num_inputs", "split_ngram_parts", "heads_per_ngram", "ngram_size"), MAX_COPIES
 )
 """The largest value of fields that count layers, or what is listed one by one."""
@@ -203,12 +208,25 @@ ShapeOf = tuple[Size, ...]
 
 
 def true(c: Fields, flag: Flag) -> bool:
+    """Value of a flag in a config."""
     if isinstance(flag, bool):
         return flag
     return c.flag(flag) if isinstance(flag, str) else flag(c)
 
 
-def stated(c: Fields, value: T | Callable[[Fields], T]) -> T:
+@dataclass(frozen=True, eq=False)
+class If(Generic[T]):
+    """One value where a flag of the config is true, another where not."""
+
+    flag: Flag
+    yes: T
+    no: T
+
+    def __call__(self, c: Fields, layer: int = 0) -> T:
+        return self.yes if true(c, self.flag) else self.no
+
+
+def value_of(c: Fields, value: T | Callable[[Fields], T]) -> T:
     """A value that is the same for all configs of a family, or follows from the config."""
     return value(c) if callable(value) else value
 
@@ -237,7 +255,7 @@ class AlikeInAllLayers(Generic[T]):
         raise NotImplementedError
 
 
-def near_divisors(of: int, near: int) -> list[int]:
+def nearest_divisors(of: int, near: int) -> list[int]:
     """The closest divisor of a number on each side of a value that does not divide it."""
     divisors = [d for d in range(1, min(of, 65536) + 1) if of % d == 0]
     below, above = [d for d in divisors if d < near], [d for d in divisors if d > near]
@@ -247,8 +265,8 @@ def near_divisors(of: int, near: int) -> list[int]:
 # What kind of layer i is
 
 
-def no_such_layer(word: object, allowed: Sequence[str], name: str = "layer_types") -> ConfigError:
-    """Error where a list of layers holds a word that the family has no layer for."""
+def unknown_word(word: object, allowed: Sequence[str], name: str = "layer_types") -> ConfigError:
+    """Error where a field holds a word that its class gives no meaning."""
     sentence = "{name} holds {word}; it must be one of {allowed}."
     return ConfigError(Message(sentence, name=name, word=shown(word), allowed=", ".join(allowed)), name)
 

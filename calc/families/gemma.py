@@ -24,12 +24,13 @@ VAULT = Family(
 )
 
 
-def keeps_cache(c: Fields, layer: int) -> bool:
+def has_own_cache(c: Fields, layer: int) -> bool:
     """The last layers read the cache of earlier ones."""
     return layer < c.size("num_hidden_layers") - (c.maybe("num_kv_shared_layers", 0) or 0)
 
 
 def gemma3n_mlp(c: Fields, layer: int) -> MLP:
+    """Dense feed-forward, whose width Gemma 3n may list by layer. Raises ConfigError."""
     widths = c.get("intermediate_size")
     if isinstance(widths, list):
         if len(widths) != c.size("num_hidden_layers"):
@@ -40,7 +41,7 @@ def gemma3n_mlp(c: Fields, layer: int) -> MLP:
     return Dense()(c)
 
 
-def altup(c: Fields) -> int:
+def altup_inputs_squared(c: Fields) -> int:
     return c.size("altup_num_inputs") ** 2
 
 
@@ -50,6 +51,7 @@ def all_layers_wide(c: Fields) -> int:
 
 
 def gemma3n_projections(c: Fields) -> tuple[Extra, ...]:
+    """AltUp's matrices from and to each further input, arXiv:2301.13310."""
     shape, further = (c.size("hidden_size"), c.size("hidden_size")), range(c.size("altup_num_inputs") - 1)
     return (
         *extras("other", {f"model.altup_projections.{i}.weight": shape for i in further}),
@@ -57,17 +59,19 @@ def gemma3n_projections(c: Fields) -> tuple[Extra, ...]:
     )
 
 
-def mixes_in(c: Fields) -> bool:
+def embeds_by_layer(c: Fields) -> bool:
     """Whether each layer mixes in an embedding of its own."""
     return bool(c.maybe("hidden_size_per_layer_input", 0))
 
 
 PER_LAYER_TABLES = (
     Weights(
-        "embedding", {"model.embed_tokens_per_layer.weight": ("vocab_size_per_layer_input", all_layers_wide)}, mixes_in
+        "embedding",
+        {"model.embed_tokens_per_layer.weight": ("vocab_size_per_layer_input", all_layers_wide)},
+        embeds_by_layer,
     ),
-    Weights("other", {"model.per_layer_model_projection.weight": (all_layers_wide, "hidden_size")}, mixes_in),
-    Weights("norms", {"model.per_layer_projection_norm.weight": ("hidden_size_per_layer_input",)}, mixes_in),
+    Weights("other", {"model.per_layer_model_projection.weight": (all_layers_wide, "hidden_size")}, embeds_by_layer),
+    Weights("norms", {"model.per_layer_projection_norm.weight": ("hidden_size_per_layer_input",)}, embeds_by_layer),
 )
 PER_LAYER_INPUT = {
     "per_layer_input_gate.weight": ("hidden_size_per_layer_input", "hidden_size"),
@@ -80,7 +84,7 @@ GEMMA3N_LAYER = (  # AltUp, arXiv:2301.13310, LAuReL, arXiv:2411.07501, and the 
         "other",
         {
             "altup.correction_coefs.weight": ("altup_num_inputs", "altup_num_inputs"),
-            "altup.prediction_coefs.weight": (altup, "altup_num_inputs"),
+            "altup.prediction_coefs.weight": (altup_inputs_squared, "altup_num_inputs"),
             "altup.modality_router.weight": ("altup_num_inputs", "hidden_size"),
             "altup.router_norm.weight": ("hidden_size",),
             "laurel.linear_left.weight": ("laurel_rank", "hidden_size"),
@@ -94,8 +98,8 @@ GEMMA3N_LAYER = (  # AltUp, arXiv:2301.13310, LAuReL, arXiv:2411.07501, and the 
 )
 
 
-GEMMA4_WINDOW = Sliding(full_every=6, both_ways=lambda c: c.get("use_bidirectional_attention") == "all")
-GEMMA4_SLIDING = Attention(bias="attention_bias", qk_norm="head", own_keys=keeps_cache, window=GEMMA4_WINDOW)
+GEMMA4_WINDOW = Sliding(full_every=6, bidirectional=lambda c: c.get("use_bidirectional_attention") == "all")
+GEMMA4_SLIDING = Attention(bias="attention_bias", qk_norm="head", own_keys=has_own_cache, window=GEMMA4_WINDOW)
 GEMMA4_FULL = replace(GEMMA4_SLIDING, window=None, head_dim="global_head_dim", keys_are_values="attention_k_eq_v")
 GEMMA4_FULL_FEWER = replace(GEMMA4_FULL, kv="num_global_key_value_heads")
 GEMMA4_FULL_SAVED = replace(GEMMA4_FULL, head_dim="head_dim")
@@ -114,7 +118,7 @@ def gemma4_attention(c: Fields, layer: int) -> GQA:
 
 def gemma4_mlp(c: Fields, layer: int) -> MLP:
     """The last layers may be twice as wide."""
-    wide = 2 if c.flag("use_double_wide_mlp") and not keeps_cache(c, layer) else 1
+    wide = 2 if c.flag("use_double_wide_mlp") and not has_own_cache(c, layer) else 1
     return MLP(intermediate=wide * c.size("intermediate_size"))
 
 
@@ -143,8 +147,8 @@ GEMMA4_LAYER = (
     LAYER_SCALAR,
     Weights("router", EXPERT_SCALES, "enable_moe_block"),
     Weights("norms", EXPERT_NORMS, "enable_moe_block"),
-    Weights("other", PER_LAYER_INPUT, mixes_in),
-    Weights("norms", PER_LAYER_NORM, mixes_in),
+    Weights("other", PER_LAYER_INPUT, embeds_by_layer),
+    Weights("norms", PER_LAYER_NORM, embeds_by_layer),
 )
 
 
@@ -152,6 +156,7 @@ RECURRENT_GEMMA_ATTENTION = Attention(qkv_bias="attention_bias", out_bias=True, 
 
 
 def recurrent_gemma_mixer(c: Fields, layer: int) -> Mixer:
+    """Attention or RG-LRU, by the pattern of `block_types`. Raises ConfigError."""
     kinds = c.get("block_types")
     if not isinstance(kinds, list) or not kinds or not all(word in ("recurrent", "attention") for word in kinds):
         message = Message("block_types must list “recurrent” and “attention”, which then repeat.")
@@ -228,14 +233,14 @@ GEMMA: dict[str, Family] = {
         mixer=Attention(
             bias="attention_bias",
             qk_norm="head",
-            window=Sliding(full_every="sliding_window_pattern", both_ways="use_bidirectional_attention"),
+            window=Sliding(full_every="sliding_window_pattern", bidirectional="use_bidirectional_attention"),
         ),
         norms=GEMMA_NORMS,
         rotary=OWN_WITHIN_WINDOWS,
         kernels=GEMMA_KERNELS,
     ),
     "gemma3n_text": Family(
-        mixer=Attention(bias="attention_bias", qk_norm="head", own_keys=keeps_cache, window=Sliding(full_every=5)),
+        mixer=Attention(bias="attention_bias", qk_norm="head", own_keys=has_own_cache, window=Sliding(full_every=5)),
         ffn=gemma3n_mlp,
         norms=GEMMA_NORMS,
         rotary=OWN_WITHIN_WINDOWS,

@@ -21,6 +21,7 @@ def by_family(rule: str) -> dict[str, Any]:
 
 
 def rules_of(family: str, architecture: str) -> GGUFRules:
+    """llama.cpp's rules for a family, by the table of this folder."""
     return GGUFRules(
         architecture,
         with_experts=by_family("with_experts").get(family),

@@ -5,12 +5,13 @@ from dataclasses import replace
 from calc.families.attention_rows import MLA, Attention, Every, Hybrid
 from calc.families.deepseek import DEEPSEEK_EXPERTS, HYPER_CONNECTIONS, owns_indexer
 from calc.families.family import GATE_UP, MTP, PACKED_QKV, TWO_NORMS, Family, Weights
+from calc.families.fields import If
 from calc.families.moonshot import KIMI_DELTA
 from calc.families.rotary import WHOLE_HEAD, Rotary
 from calc.model.conventions import Names
 
 GLM_ATTENTION = Attention(qkv_bias="attention_bias")
-GLM4_MOE_ATTENTION = replace(GLM_ATTENTION, qk_norm="head", qk_norm_when="use_qk_norm")
+GLM4_MOE_ATTENTION = replace(GLM_ATTENTION, qk_norm=If("use_qk_norm", "head", "none"))
 GLM4_LITE_EXPERTS = replace(DEEPSEEK_EXPERTS, first_dense=1)
 GLM4_NORMS = (*TWO_NORMS, "post_self_attn_layernorm", "post_mlp_layernorm")
 GLM_NAMES = Names(packed={"gate_up_proj": GATE_UP})

@@ -9,13 +9,14 @@ from calc.families.tower_parts import (
     Layer,
     Tower,
     batch_statistics,
+    buffers,
+    by_sections,
     images,
     numbers,
     patch,
     patches,
     placed,
     section,
-    separate,
 )
 from calc.model.tensor import Shapes, with_biases
 from calc.model.vision import NamedShape
@@ -39,7 +40,11 @@ def apertus(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Apertus 1.5's, for images and for sound: the encoders alone (transformers `modeling_apertus1p5.py`)."""
     images = vqgan(c, "model.vision_tokenizer", by_resolution(c), words="codebook_size", names=APERTUS_NAMES)
     yield from (row for row in images if ".post_quant_conv." not in row[0])
-    yield from wave_encoder(section(whole, "audio_config"), "model.audio_tokenizer.encoder")
+    sound, path = section(whole, "audio_config"), "model.audio_tokenizer"
+    yield from wave_encoder(sound, f"{path}.encoder")
+    words, d = sound.sizes("codebook_size", "codebook_dim")  # training moves the codebook, and no gradient does
+    codes: Shapes = {"inited": (1,), "cluster_size": (words,), "embed": (words, d), "embed_avg": (words, d)}
+    yield from buffers(f"{path}.quantizer.codebook", codes)
 
 
 def wave_encoder(c: Fields, path: str) -> Iterator[NamedShape]:
@@ -71,14 +76,6 @@ def wave_convolution(c: Fields, path: str, given: int, width: int, kernel: int) 
         yield f"{path}.conv.bias", (width,), 1
     else:
         yield from placed(path, with_biases({"conv": (width, given, kernel), "norm": (width,)}))
-
-
-def wave_codebook(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """The codebook of sounds, which training moves and no gradient does."""
-    sound = section(whole, "audio_config")
-    words, d = sound.sizes("codebook_size", "codebook_dim")
-    shapes: Shapes = {"inited": (1,), "cluster_size": (words,), "embed": (words, d), "embed_avg": (words, d)}
-    yield from placed("model.audio_tokenizer.quantizer.codebook", shapes)
 
 
 def emu3(c: Fields, whole: Fields) -> Iterator[NamedShape]:
@@ -118,14 +115,6 @@ def emu3(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     yield f"{path}.quantize.embedding.weight", (c.size("codebook_size"), d), 1
     time: Shapes = {"quant_conv.conv": (d, latent, 3, 1, 1), "post_quant_conv.conv": (latent, d, 3, 1, 1)}
     yield from placed(path, with_biases(time))
-
-
-def emu3_statistics(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    latent, n = c.size("latent_channels"), c.size("num_res_blocks")
-    code = 2 * latent if c.flag("double_latent") else latent
-    for coder, width in (("encoder", code), ("decoder", latent)):
-        for norm in ("norm1", "norm2"):
-            yield from batch_statistics(f"vqmodel.{coder}.time_res_stack.{{layer}}.{norm}", width, n)
 
 
 def level_widths(c: Fields) -> list[int]:
@@ -245,6 +234,8 @@ def over_time(path: str, width: int, frames: int, halvings: int, blocks: int) ->
     sampling = with_biases({"conv.conv": (width, width, frames, 3, 3)})
     yield from placed(f"{path}.time_conv.{{layer}}", sampling, halvings)
     yield from placed(f"{path}.time_res_stack.{{layer}}", with_biases({**inner, **norms}), blocks)
+    for norm in norms:
+        yield from batch_statistics(f"{path}.time_res_stack.{{layer}}.{norm}", width, blocks)
 
 
 # Janus, arXiv:2410.13848: SigLIP's layers to see, and a quantized autoencoder to draw
@@ -275,9 +266,9 @@ def aligner(path: str, seen: int, wide: int, depth: int) -> Iterator[NamedShape]
 
 
 CODECS: dict[str, Tower] = {
-    "apertus1p5": images(apertus, "audio_config", statistics=wave_codebook),
-    "chameleon": separate(chameleon, "vq_config"),
-    "emu3": separate(emu3, "vq_config", statistics=emu3_statistics),
+    "apertus1p5": images(apertus, "audio_config"),
+    "chameleon": by_sections(chameleon, "vq_config"),
+    "emu3": by_sections(emu3, "vq_config"),
     "janus": images(janus, "vq_config"),
 }
 """model_type of a wrapper -> its codec."""

@@ -35,9 +35,12 @@ from calc.families.tower_parts import (
     Layer,
     Lister,
     Tower,
+    by_sections,
     count,
     each,
     flat_patch,
+    head_widths,
+    height_and_width,
     images,
     layers,
     listed,
@@ -49,8 +52,7 @@ from calc.families.tower_parts import (
     placed,
     renamed,
     section,
-    separate,
-    two,
+    two_matrices,
 )
 from calc.model.tensor import Shapes, biased, weights, with_biases
 from calc.model.vision import TEXT, ListedTower, NamedShape
@@ -68,11 +70,11 @@ def encoded(usual: str, projector: Lister, path: str = "vision_tower", *, alone:
         at = published(path, encoder)
 
         def modules() -> Iterator[NamedShape]:
-            for name, shape, copies in encoder.read(c, at):
-                yield name.removeprefix("."), shape, copies
+            rows = encoder.read(c, at)
+            yield from rows if at else ((name.removeprefix("."), shape, copies) for name, shape, copies in rows)
             yield from projector(c, whole)
 
-        return listed(c, modules(), encoder.statistics(c, at))
+        return listed(c, modules())
 
     return Tower(read)
 
@@ -86,11 +88,6 @@ def layers_seen(whole: Fields) -> int:
     """Layers of the encoder whose output the projector takes, side by side."""
     seen = whole.get("vision_feature_layer")
     return len(seen) if isinstance(seen, list) and seen else 1
-
-
-def two_matrices(seen: int, wide: int = TEXT) -> Shapes:
-    """LLaVA's projector, from what it sees through a width to the language model's."""
-    return {"linear_1": (wide, seen), "linear_2": (TEXT, wide)}
 
 
 def llava(c: Fields, whole: Fields, path: str = PROJECTOR) -> Iterator[NamedShape]:
@@ -338,25 +335,24 @@ def idefics3(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 def minicpm(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """MiniCPM-V: a merger of windows within the encoder, and one behind it."""
     d, f, path = c.size("hidden_size"), c.size("intermediate_size"), "model.vision_tower"
-    height, width = two(c, "window_kernel_size")
+    height, width = height_and_width(c, "window_kernel_size")
     window = height * width
     yield from siglip(c, path)
     attention = each("self_attn.{}_proj", (d, d), ("q", "k", "v", "out")) | norms(d, "layer_norm1")
-    merger: Shapes = {"pre_norm": (d * window,), "linear_1": (f * window, d * window), "linear_2": (d, f * window)}
+    merger = norms(d * window, "pre_norm") | two_matrices(d * window, f * window, d)
     yield from placed(f"{path}.vit_merger", with_biases(attention | merger))
     times, wide = whole.maybe("merger_times") or 1, 4 * d
     for i in range(times):
-        out = TEXT if i == times - 1 else d
-        modules: Shapes = {"pre_norm": (wide,), "linear_1": (wide, wide), "linear_2": (out, wide)}
-        yield from placed(f"model.merger.mlp.{i}", with_biases(modules))
+        matrices = two_matrices(wide, wide, TEXT if i == times - 1 else d)
+        yield from placed(f"model.merger.mlp.{i}", with_biases(norms(wide, "pre_norm") | matrices))
 
 
 def paddleocr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """PaddleOCR-VL, arXiv:2510.14528."""
     merged = merged_width(c)
     yield from siglip(c, "visual.vision_model")
-    matrices: Shapes = {"pre_norm": (c.size("hidden_size"),), "linear_1": (merged, merged), "linear_2": (TEXT, merged)}
-    yield from placed("mlp_AR", with_biases(matrices))
+    merger = norms(c.size("hidden_size"), "pre_norm") | two_matrices(merged, merged)
+    yield from placed("mlp_AR", with_biases(merger))
 
 
 def video_llama(c: Fields, whole: Fields) -> Iterator[NamedShape]:
@@ -382,7 +378,7 @@ def granite_docling(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     yield from placed(f"{path}.connector", outer)
     for route, side in [("coarse", scale)] + ([("fine", scale // 2)] if c.flag("use_fine_route") else []):
         merged, at = d * side**2, f"{path}.connector.{route}"
-        merger: Shapes = {"layer_norm": (merged,), "linear_1": (out, merged), "linear_2": (out, out)}
+        merger = norms(merged, "layer_norm") | two_matrices(merged, out, out)
         yield f"{at}.projection.weight", (out, merged), 1
         yield from placed(f"{at}.deepstack_mergers.{{layer}}", with_biases(merger), deep)
     if (f := whole.maybe("density_router_hidden_size")) is not None:
@@ -508,7 +504,7 @@ def got_ocr2(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 def sam_merged(fine: Fields) -> Iterator[NamedShape]:
     """SAM's encoder, and two convolutions that merge its patches, in DeepSeek-OCR's line."""
-    first, second = two(fine, "downsample_channels")
+    first, second = height_and_width(fine, "downsample_channels")
     merge: Shapes = {"net_2": (first, fine.size("output_channels"), 3, 3), "net_3": (second, first, 3, 3)}
     yield from renamed(sam(fine, "model.sam_model"), SAM_AS_RELEASED)
     yield from placed("model.sam_model", weights(merge))
@@ -522,10 +518,9 @@ QWEN2_LAYER = Layer(
 def deepseek_ocr2(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """DeepSeek-OCR 2: SAM's encoder, and a Qwen2 that reads its output with learned queries."""
     e, inner = section(whole, "vision_config.encoder_config"), "model.qwen2_model"
-    d, heads = e.sizes("hidden_size", "num_attention_heads")
-    kv = (e.maybe("num_key_value_heads") or heads) * (d // heads)
+    d = e.size("hidden_size")
     yield from sam_merged(section(whole, "vision_config.sam_config"))
-    yield from layers(e, f"{inner}.model.model.layers", QWEN2_LAYER, kv=kv)
+    yield from layers(e, f"{inner}.model.model.layers", QWEN2_LAYER, kv=head_widths(e)[1])
     yield from placed(inner, weights({"model.model.norm": (d,), "query_768": (144, d), "query_1024": (256, d)}))
     yield from placed("model.projector.layers", {"weight": (TEXT, d), "bias": (TEXT,)})
     yield "model.view_seperator", (TEXT,), 1
@@ -534,7 +529,7 @@ def deepseek_ocr2(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 def unlimited_ocr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """DeepSeek-OCR's, arXiv:2510.18234: SAM's encoder, whose patches CLIP's layers take over."""
     fine, e = (section(whole, f"vision_config.{name}_config") for name in ("sam", "encoder"))
-    d, path, seen = e.size("hidden_size"), "model.vision_model", two(fine, "downsample_channels")[1]
+    d, path, seen = e.size("hidden_size"), "model.vision_model", height_and_width(fine, "downsample_channels")[1]
     yield from sam_merged(fine)
     yield f"{path}.embeddings.class_embedding", (d,), 1
     yield f"{path}.embeddings.position_embedding.weight", (patches(e) + 1, d), 1
@@ -573,16 +568,15 @@ def intern_projector(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 def moon_merged(c: Fields) -> int:
     """Width of the patches that one token stands for, joined."""
-    height, width = two(c, "merge_kernel_size")
+    height, width = height_and_width(c, "merge_kernel_size")
     return c.size("hidden_size") * height * width
 
 
 def kimi_vl(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Kimi-VL: Kimi K2.5's encoder and projector (vLLM `kimi_vl.py`)."""
-    d, merged = c.size("hidden_size"), moon_merged(c)
+    merged = moon_merged(c)
     yield from moonvit(c, bias=True)
-    matrices: Shapes = {"pre_norm": (d,), "linear_1": (merged, merged), "linear_2": (TEXT, merged)}
-    yield from placed(PROJECTOR, with_biases(matrices))
+    yield from placed(PROJECTOR, with_biases(norms(c.size("hidden_size"), "pre_norm") | two_matrices(merged, merged)))
 
 
 def kimi_k25(c: Fields, whole: Fields) -> Iterator[NamedShape]:
@@ -698,8 +692,7 @@ def ernie(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 def hunyuan_encoder(c: Fields) -> Iterator[NamedShape]:
     """Positions of the largest image, and layers."""
-    d, heads, path = *c.sizes("hidden_size", "num_attention_heads"), "vit"
-    q = (c.maybe("head_dim") or d // heads) * heads
+    d, path = c.size("hidden_size"), "vit"
     layer = Layer(
         out="self_attn.o_proj",
         mlp=("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
@@ -708,7 +701,7 @@ def hunyuan_encoder(c: Fields) -> Iterator[NamedShape]:
     rows = (c.size("max_image_size") // c.size("patch_size")) ** 2 + 1
     yield from placed(path, with_biases({"embeddings.patch_embedding": patch(c)}))
     yield f"{path}.embeddings.position_embedding.weight", (rows, d), 1
-    yield from layers(c, f"{path}.layers", layer, q=q)
+    yield from layers(c, f"{path}.layers", layer, q=head_widths(c)[0])
 
 
 def hunyuan(c: Fields, whole: Fields) -> Iterator[NamedShape]:
@@ -811,15 +804,13 @@ def inkling2(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 def lfm3(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """LFM3-VL: layers of convolutions over the patches, and some of attention."""
     d, f, n, kernel = c.sizes("hidden_size", "intermediate_size", "num_hidden_layers", "conv_kernel_size")
-    heads, kv_heads, path = *c.sizes("num_attention_heads", "num_key_value_heads"), "model.vision_tower"
-    d_head = d // heads
-    q, kv = heads * d_head, kv_heads * d_head
+    q, kv, d_head = head_widths(c)
     conv: Shapes = {"conv.in_proj": (3 * d, d), "conv.out_proj": (d, d), "conv.spatial_conv": (d, 1, kernel, kernel)}
     attention = each("self_attn.{}_proj", (kv, d), "kv") | {"self_attn.q_proj": (q, d), "self_attn.out_proj": (d, q)}
     attention |= norms(d_head, "self_attn.q_layernorm", "self_attn.k_layernorm")
     every: Shapes = {"feed_forward.w1": (f, d), "feed_forward.w2": (d, f), "feed_forward.w3": (f, d)}
     every |= norms(d, "ffn_norm", "operator_norm")
-    kinds = c.per_layer("layer_types", n, ("conv", "full_attention"))
+    path, kinds = "model.vision_tower", c.per_layer("layer_types", n, ("conv", "full_attention"))
     for i in range(n):
         convolves = kinds[i] == "conv" if kinds else i < 2 or bool(i % 2)
         yield from placed(f"{path}.layers.{i}", weights(every | (conv if convolves else attention)))
@@ -844,7 +835,7 @@ IMAGES: dict[str, Tower] = {
     "ernie4_5_vl_moe": images(ernie),
     "exaone4_5": images(lambda c, whole: qwen2_5(c, "model.visual")),
     "fast_vlm": encoded("timm_wrapper", partial(llava, path=f"model.{PROJECTOR}"), "model.vision_tower"),
-    "fuyu": separate(fuyu),
+    "fuyu": by_sections(fuyu),
     "gemma3": encoded("siglip_vision_model", gemma3),
     "glm46v": GLM4V,
     "glm4v": GLM4V,

@@ -5,9 +5,9 @@ from dataclasses import replace
 from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention, Either, Window
 from calc.families.deepseek import DEEPSEEK_V1_EXPERTS
-from calc.families.family import GATE_UP, STACKED_EXPERTS, Family, Weights, extras, looped
-from calc.families.feedforward_rows import Dense, Experts, no_feedforward
-from calc.families.fields import Fields
+from calc.families.family import GATE_UP, LOOPED, STACKED_EXPERTS, Family, Weights, extras, looped
+from calc.families.feedforward_rows import Dense, Experts
+from calc.families.fields import Fields, unknown_word
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra
 from calc.model.conventions import Kernels, Names
@@ -39,6 +39,7 @@ INKLING_ATTENTION = Either(inkling_slides, INKLING_SLIDING, INKLING_FULL)
 
 
 def with_convs(c: Fields, attention: GQA) -> tuple[Mixer, ...]:
+    """Attention, and the short convolutions over its keys, values and outputs."""
     kv = attention.n_kv * attention.d_head
     return attention, SideConvs(hidden=c.size("hidden_size"), kv=kv, d_conv=c.size("conv_kernel_size"))
 
@@ -108,31 +109,40 @@ def inkling2_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
 
 LOOP = {"core_start": "loop_layer_index_start", "core_end": "loop_layer_index_end"}
 LOOP |= {"num_passes": "loop_num_passes", "gate_rank": "loop_gate_rank"}
-"""Words of `loop_config`, which the maker's files have -> the class's own fields, which they go before."""
+"""Fields of `loop_config`, which the maker's files have -> the class's own, which they go before."""
 
 
 def with_loop(c: Fields) -> Fields:
-    own = c.section("loop_config").stated
-    return c.once("loop", lambda: c.with_all_stated({LOOP[word]: own[word] for word in LOOP.keys() & own.keys()}))
+    """The config with what `loop_config` states under the class's own names. Raises ConfigError for a field that the
+    class reads nothing of."""
+    stated = c.section("loop_config").stated
+    for name in stated:
+        if name not in LOOP:
+            raise unknown_word(name, tuple(LOOP), "loop_config")
+    return c.once("loop", lambda: c.with_all_stated({LOOP[name]: value for name, value in stated.items()}))
 
 
 def inkling2_loop(c: Fields) -> tuple[int, int, int]:
-    """First layer of the loop, the layer behind it, and its passes. Raises ConfigError for what the class refuses."""
-    c = with_loop(c)
-    layers, step, first, end = c.sizes("num_hidden_layers", "n_layers_per_attn_res_block", *list(LOOP.values())[:2])
-    for name, value in zip(LOOP.values(), (first, end), strict=False):
+    """First layer of the loop, the layer behind it, and its passes. Raises ConfigError for what the class refuses, by
+    the names that the config states it under."""
+    within, c = c.section("loop_config").stated, with_loop(c)
+    start_name, end_name = (f"loop_config.{own}" if own in within else LOOP[own] for own in ("core_start", "core_end"))
+    layers, step = c.sizes("num_hidden_layers", "n_layers_per_attn_res_block")
+    first, end, passes = c.sizes("loop_layer_index_start", "loop_layer_index_end", "loop_num_passes")
+    for name, value in ((start_name, first), (end_name, end)):
         if value % step:
             sentence = "{name} is {value:,}; it must be a multiple of n_layers_per_attn_res_block, {step:,}."
             near = [n for n in (value // step * step, -(-value // step) * step) if 0 < n <= layers]
             raise ConfigError(Message(sentence, name=name, value=value, step=step), name, near)
     if not first < end <= layers:
         sentence = (
-            "loop_layer_index_start is {first:,} and loop_layer_index_end {end:,}; the loop must end behind its first "
-            "layer and within num_hidden_layers, {layers:,}."
+            "{start} is {first:,} and {name} {end:,}; the loop must end behind its first layer and within "
+            "num_hidden_layers, {layers:,}."
         )
         near = [layers // step * step] if layers // step * step > first else []
-        raise ConfigError(Message(sentence, first=first, end=end, layers=layers), "loop_layer_index_end", near)
-    return first, end, c.size("loop_num_passes")
+        message = Message(sentence, start=start_name, first=first, name=end_name, end=end, layers=layers)
+        raise ConfigError(message, end_name, near)
+    return first, end, passes
 
 
 def inkling2_runs(c: Fields) -> int:
@@ -222,10 +232,10 @@ INKLING: dict[str, Family] = {
         names=STACKED_EXPERTS.but(recurrent=""),
     ),
     "inkling2_text": INKLING2,
-    "inkling2_loop_text": replace(  # every layer is a block of its own, which some layers share
+    "inkling2_loop_text": replace(
         INKLING2,
-        mixer=lambda c, layer: None,
-        ffn=no_feedforward,
+        mixer=LOOPED.mixer,
+        ffn=LOOPED.ffn,
         norms=(),
         layer_extras=(),
         count=inkling2_runs,

@@ -38,7 +38,7 @@ ACTIVATIONS: dict[str, Activation] = {
 """Names in transformers' `activations.py` -> how they are computed."""
 
 
-def with_stated(kernels: Kernels, c: Fields) -> Kernels:
+def configured_kernels(kernels: Kernels, c: Fields) -> Kernels:
     """The family's habits, but for what the config states otherwise."""
     changed: dict[str, Any] = {"dropout": dropout(kernels, c)}
     changed |= {name: c.stated[field] is not None for field, name in CAPS.items() if field in c.stated}
@@ -60,6 +60,7 @@ ROPES = get_args(Details.model_fields["rope"].annotation)
 
 
 def read_details(c: Fields) -> Details:
+    """Scaling of positions and of experts' weights, as a config states them."""
     scaling = scaling_of(c)
     whole_context = scaling.get("full_attention", scaling)
     scaling = whole_context if isinstance(whole_context, Mapping) else {}

@@ -1,9 +1,9 @@
 """Liquid AI's families: LFM2 and LFM3, with short convolutions between attention."""
 
 from calc.families.attention_rows import Attention, Hybrid, Listed, Sliding
-from calc.families.family import QK_LAYERNORM, W123, Family, If
+from calc.families.family import QK_LAYERNORM, W123, Family
 from calc.families.feedforward_rows import Dense, Experts
-from calc.families.fields import Fields
+from calc.families.fields import Fields, If
 from calc.families.recurrent_rows import SHORT_CONV
 from calc.model.conventions import Kernels, Names
 
@@ -49,7 +49,7 @@ LIQUID: dict[str, Family] = {
     ),
     "lfm2_moe": Family(
         mixer=LFM2_MIXER,
-        ffn=Experts(correction="buffer", corrected_when="use_expert_bias", first_dense="num_dense_layers"),
+        ffn=Experts(correction=If("use_expert_bias", "buffer", "none"), first_dense="num_dense_layers"),
         norms=("operator_norm", "ffn_norm"),
         names=LFM2_NAMES,
         kernels=Kernels(fp32_weights=False, fp32_router=False),
@@ -59,8 +59,7 @@ LIQUID: dict[str, Family] = {
             Attention(
                 bias="attention_bias",
                 qk_norm="head",
-                gate="heads",
-                gate_when="use_attention_gate",
+                gate=If("use_attention_gate", "heads", "none"),
                 window=Sliding(full_every=4, full_at=2),
             ),
             SHORT_CONV,

@@ -12,14 +12,13 @@ from calc.families.family import (
     STACKED_EXPERTS,
     TWO_NORMS,
     Family,
-    If,
     Weights,
     cross_attention,
     extras_of,
     two_more_positions,
 )
 from calc.families.feedforward_rows import Dense, Experts
-from calc.families.fields import Fields, stated_or
+from calc.families.fields import Fields, If, stated_or
 from calc.model.block import Extra
 from calc.model.conventions import Kernels, Names
 from calc.model.tensor import Component, Norm, Shape
@@ -31,6 +30,7 @@ MLLAMA_CROSS = frozenset(range(3, 40, 5))
 
 
 def mllama_crosses(c: Fields, layer: int) -> bool:
+    """Whether a layer attends to the image."""
     listed = c.get("cross_attention_layers") is not None
     return layer in (c.indices("cross_attention_layers") if listed else MLLAMA_CROSS)
 
@@ -144,6 +144,7 @@ def byte_stack(c: Fields, path: str) -> tuple[Extra, ...]:
 
 
 def byte_models(c: Fields) -> tuple[Extra, ...]:
+    """Weights of the stacks that read bytes, their hashed tables and projections. Raises ConfigError."""
     encoder, decoder, patcher = (c.section(f"{name}_config") for name in ("encoder", "decoder", "patcher"))
     width, joined = byte_width(c), byte_width(c) * c.size("cross_attn_k")
     groups = c.get(GROUPS) or range(3, 9)

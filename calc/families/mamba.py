@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from calc.families.family import Family, If, Weights
+from calc.families.family import Family, Weights
 from calc.families.feedforward_rows import Dense, Times, no_feedforward
-from calc.families.fields import Fields, Size, stated_or
+from calc.families.fields import Fields, If, Size, stated_or
 from calc.families.recurrent_rows import MAMBA1, MAMBA2, Recurrence
 from calc.model.conventions import Kernels, Names
 from calc.model.linear_attention import MLSTM
@@ -34,6 +34,7 @@ def mlstm_head(factor: str) -> Size:
 
 
 def mlstm_width(c: Fields) -> int:
+    """Width of xLSTM's feed-forward, rounded up to a multiple."""
     step = c.size("ffn_round_up_to_multiple_of")
     return int((c.size("hidden_size") * c.real("ffn_proj_factor") + step - 1) // step) * step
 

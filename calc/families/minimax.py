@@ -15,6 +15,7 @@ PLAIN = Attention()
 
 
 def lightning(c: Fields, layer: int = 0) -> LightningAttention:
+    """Linear attention with as many heads as attention, and blocks of `block_size` tokens."""
     attention = PLAIN(c)
     return LightningAttention(n_heads=attention.n_q, d_head=attention.d_head, chunk=c.maybe("block_size") or 256)
 

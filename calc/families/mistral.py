@@ -21,11 +21,13 @@ MIXTRAL_NAMES = Names(
 
 
 def owns_latent(c: Fields, layer: int) -> bool:
+    """Whether a layer makes the latent that it reads."""
     sources = c.get("kv_source_layers")
     return not isinstance(sources, list) or layer >= len(sources) or sources[layer] == layer
 
 
 def rotates(c: Fields, layer: int) -> bool:
+    """Whether a layer has rotary positions."""
     mark = c.mark("no_rope_layers", layer)
     return not Every("no_rope_layer_interval")(c, layer) if mark is None else mark
 

@@ -6,7 +6,7 @@ from calc.families.attention_rows import MLA, Attention, Every, Hybrid
 from calc.families.deepseek import DEEPSEEK_EXPERTS, DEEPSEEK_MTP
 from calc.families.family import MTP, PACKED_QKV, QUERY_LAYERNORM, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts
-from calc.families.fields import Fields, Size, stated_or
+from calc.families.fields import Fields, If, Size, stated_or
 from calc.families.recurrent_rows import Recurrence
 from calc.model.conventions import Names
 from calc.model.linear_attention import KimiDelta
@@ -64,13 +64,12 @@ LING_NAMES = Names(
     correction="mlp.gate.expert_bias",
     renamed={"o_proj": "dense"},
 )
-LING_ATTENTION = Attention(qkv_bias="use_qkv_bias", out_bias="use_bias", qk_norm="head", qk_norm_when="use_qk_norm")
+LING_ATTENTION = Attention(qkv_bias="use_qkv_bias", out_bias="use_bias", qk_norm=If("use_qk_norm", "head", "none"))
 LING_MLA = MLA(gate="heads")
 LING_EXPERTS = Experts(
     shared="num_shared_experts",
     shared_bias="use_bias",
-    correction="buffer",
-    corrected_when="moe_router_enable_expert_bias",
+    correction=If("moe_router_enable_expert_bias", "buffer", "none"),
     first_dense="first_k_dense_replace",
     dense=Dense(bias="use_bias"),
 )
@@ -79,7 +78,7 @@ KIMI_AND_LING: dict[str, Family] = {
     "kimi_k2": Family(mixer=MLA(), ffn=DEEPSEEK_EXPERTS, prediction=DEEPSEEK_MTP),
     "kimi_linear": Family(
         mixer=Hybrid(
-            MLA(gate="channels", gate_when="mla_use_output_gate"),
+            MLA(gate=If("mla_use_output_gate", "channels", "none")),
             KIMI_DELTA.but(
                 low_rank=lambda c: {"f"} if has_full_rank_output(c) else {"f", "g"},
                 decays=lambda c: "d_head" if has_full_rank_output(c) else "heads_4d",

@@ -1,12 +1,13 @@
 """NVIDIA's families: Nemotron and Cosmos."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention, Either
-from calc.families.family import MTP, TWO_NORMS, Family, Weights, extras, looped
-from calc.families.feedforward_rows import Dense, Experts, no_feedforward
-from calc.families.fields import MAX_LAYERS, Fields, LayerRule, no_such_layer
+from calc.families.family import LOOPED, MTP, TWO_NORMS, Family, Weights, extras, looped
+from calc.families.feedforward_rows import Dense, Experts
+from calc.families.fields import MAX_LAYERS, Fields, LayerRule, unknown_word
 from calc.families.mamba import MAMBA_NAMES
 from calc.families.recurrent_rows import MAMBA2
 from calc.families.rotary import Rotary
@@ -63,6 +64,7 @@ def nemotron_kinds(c: Fields) -> list[str]:
 
 
 def nemotron_mixer(c: Fields, layer: int) -> Mixer | None:
+    """Attention or Mamba-2; None in a layer that is a feed-forward."""
     what = c.once(nemotron_kinds, lambda: nemotron_kinds(c))[layer]
     if what == "attention":
         return NEMOTRON_ATTENTION(c, layer)
@@ -70,6 +72,7 @@ def nemotron_mixer(c: Fields, layer: int) -> Mixer | None:
 
 
 def nemotron_ffn(c: Fields, layer: int) -> FeedForward | None:
+    """Feed-forward; None in a layer that is a mixer."""
     what = c.once(nemotron_kinds, lambda: nemotron_kinds(c))[layer]
     if what == "mlp":
         return NEMOTRON_MLP(c)
@@ -93,6 +96,7 @@ def nas_part(c: Fields, layer: int, part: str) -> Fields:
 
 
 def nas_mixer(c: Fields, layer: int) -> Mixer | None:
+    """Attention with its own number of KV heads; None where a layer has none. Raises ConfigError."""
     part = nas_part(c, layer, "attention")
     if part.flag("no_op") or part.flag("replace_with_linear"):
         return None
@@ -104,6 +108,7 @@ def nas_mixer(c: Fields, layer: int) -> Mixer | None:
 
 
 def nas_ffn(c: Fields, layer: int) -> FeedForward | None:
+    """Feed-forward of its own width, in steps of 256; None where a layer has none."""
     part = nas_part(c, layer, "ffn")
     if part.flag("no_op") or part.flag("replace_with_linear"):
         return None
@@ -165,9 +170,10 @@ def dory_recurrent(c: Fields) -> int:
 
 
 def dory_shared(c: Fields) -> tuple[Block, ...]:
+    """Every layer of a checkpoint, with the places where it runs. Raises ConfigError."""
     mode = c.get("recurrent_kv_cache_mode")
     if mode not in DORY_CACHES:
-        raise no_such_layer(mode, DORY_CACHES, "recurrent_kv_cache_mode")
+        raise unknown_word(mode, DORY_CACHES, "recurrent_kv_cache_mode")
     kinds, hidden = c.once(dory_kinds, lambda: dory_kinds(c)), c.size("hidden_size")
 
     def block(i: int) -> Block:
@@ -224,10 +230,8 @@ NVIDIA: dict[str, Family] = {
             Weights("mlp", {"mlp.linear_mlp.weight": SQUARE}, layers=is_linear("ffn")),
         ),
     ),
-    "dory": Family(
-        mixer=lambda c, layer: None,  # all layers are blocks of their own, some of which run several times
-        ffn=no_feedforward,
-        norms=(),
+    "dory": replace(
+        LOOPED,
         norm="none",
         final_norm="none",
         count=dory_runs,

@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from calc.families.attention_rows import Attention, Either, Every, Hybrid, Sliding
+from calc.families.attention_rows import Attention, Every, Hybrid, Sliding
 from calc.families.family import PACKED_QKV, POST_NORMS, TWO_NORMS, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts
-from calc.families.fields import Fields, number, stated_or
+from calc.families.fields import Fields, If, number, stated_or
 from calc.families.recurrent_rows import DELTA_NET
 from calc.families.rotary import Rotary
 from calc.model.conventions import Kernels, Names
@@ -32,11 +32,6 @@ def hybrid_norms(c: Fields, layer: int) -> tuple[str, ...]:
     return POST_NORMS if attends else TWO_NORMS
 
 
-MOLMO_HEAD = Attention(qkv_bias="attention_bias", qk_norm="head")
-MOLMO_ATTENTION = Either(
-    lambda c, layer: c.get("qk_norm_type") == "qwen3", MOLMO_HEAD, replace(MOLMO_HEAD, qk_norm="full")
-)
-
 OLMO2 = Family(mixer=OLMO2_ATTENTION, norms=POST_NORMS, kernels=OLMO2_KERNELS)
 
 OLMO: dict[str, Family] = {
@@ -57,7 +52,9 @@ OLMO: dict[str, Family] = {
         kernels=OLMO2_KERNELS,
     ),
     "molmo2_text": Family(  # words that stand for images are in the embedding, not in the head
-        mixer=MOLMO_ATTENTION,
+        mixer=Attention(
+            qkv_bias="attention_bias", qk_norm=If(lambda c: c.get("qk_norm_type") == "qwen3", "head", "full")
+        ),
         ffn=Dense(bias=False),
         norms=("attn_norm", "ff_norm"),
         extras=(

@@ -11,6 +11,7 @@ from calc.families.family import (
     GATE_UP,
     GEMMA_NORMS,
     GPT_NAMES,
+    LOOPED,
     MTP,
     PACKED_QKV,
     POST_NORMS,
@@ -19,12 +20,11 @@ from calc.families.family import (
     TWO_NORMS,
     W123,
     Family,
-    If,
     Weights,
     extras,
 )
-from calc.families.feedforward_rows import Dense, Experts, Times, is_sparse, no_feedforward
-from calc.families.fields import PER_LAYER_CONFIG, Fields, Size, kind
+from calc.families.feedforward_rows import Dense, Experts, Times, is_sparse
+from calc.families.fields import PER_LAYER_CONFIG, Fields, If, kind
 from calc.families.gpt import BLOOM_NAMES
 from calc.families.granite import FF_NORMS, GRANITE_MOE_NAMES
 from calc.families.moonshot import LING_NAMES
@@ -67,6 +67,7 @@ def openelm_attention(c: Fields, layer: int) -> GQA:
 
 
 def openelm_mlp(c: Fields, layer: int) -> MLP:
+    """Feed-forward of a layer: its multiple of `model_dim`, rounded to `ffn_dim_divisor`."""
     multiple, divisor = list_item(c, "ffn_multipliers", layer).real("ffn_multipliers"), c.size("ffn_dim_divisor")
     wanted = multiple * c.size("model_dim")
     near = max(divisor, int(wanted + divisor / 2) // divisor * divisor)
@@ -105,6 +106,7 @@ IDEFICS_ATTENTION, IDEFICS_FFN = Attention(kv=None, head_dim=None), Dense(bias=F
 
 
 def idefics_extras(c: Fields) -> tuple[Extra, ...]:
+    """Layers that read images, one after so many of the Llama's."""
     hidden = c.size("hidden_size")
     image = c.section("vision_config").maybe("embed_dim") or 768  # of a patch, as the tower yields it
     attention: dict[str, Shape] = {**IDEFICS_ATTENTION(c).shapes(hidden)}
@@ -176,17 +178,15 @@ def cpmant_buckets(c: Fields) -> int:
 
 # Poolside: Laguna, whose heads may differ from layer to layer
 
-LAGUNA = replace(QK_NORMED, window=LISTED_ONLY)
-LAGUNA_GATED = {gate: replace(LAGUNA, gate=gate) for gate in ("heads", "channels")}
+GATED = replace(QK_NORMED, gate=If(lambda c: c.get("gating") in (True, "per-head"), "heads", "channels"))
+LAGUNA_ATTENTION = replace(GATED, window=LISTED_ONLY)
 
 
 def laguna_attention(c: Fields, layer: int) -> Mixer:
-    """A gate for each head or each channel."""
-    attention = LAGUNA_GATED["heads" if c.get("gating") in (True, "per-head") else "channels"]
     heads = c.get("num_attention_heads_per_layer")
     if isinstance(heads, list):
         c = c.with_stated("num_attention_heads", heads[layer] if layer < len(heads) else None)
-    return attention(c, layer)
+    return LAGUNA_ATTENTION(c, layer)
 
 
 # Recursive: Flint
@@ -305,6 +305,7 @@ DOGE_ATTENTION = replace(QK_NORMED, window=Window())
 
 
 def doge_extras(c: Fields, layer: int) -> tuple[Extra, ...]:
+    """Mask of the values, scales of the residual stream, and experts of one row."""
     hidden, attention = c.size("hidden_size"), DOGE_ATTENTION(c, layer)
     step: dict[str, Shape] = {"self_attn.A": (attention.n_kv,)}
     step |= {"self_attn.dt_proj.weight": (attention.n_kv, attention.n_kv * attention.d_head)}
@@ -352,20 +353,19 @@ def step_sliding_heads(c: Fields) -> int:
     return c.maybe("num_sliding_attention_heads") or other or c.size("num_attention_heads")
 
 
-STEP_HEADS = replace(QK_NORMED, gate="heads")
-STEP_CHANNELS = replace(QK_NORMED, gate="channels")
+STEP_SLIDING_SAVED = replace(GATED, window=LISTED_ONLY)
+STEP_SLIDING = replace(STEP_SLIDING_SAVED, heads=step_sliding_heads)
 
 
 def step_attention(c: Fields, layer: int) -> GQA:
     own = c.once("own layers", lambda: own_layers(c))
-    attention = STEP_HEADS if c.get("gating") in (True, "per-head") else STEP_CHANNELS
-    if kind(own, layer) == "sliding_attention":
-        heads: Size = "num_attention_heads" if c.states(PER_LAYER_CONFIG) else step_sliding_heads
-        attention = c.once((attention, "sliding"), lambda: replace(attention, heads=heads, window=LISTED_ONLY))
-    return attention(own, layer)
+    if kind(own, layer) != "sliding_attention":
+        return GATED(own, layer)
+    return (STEP_SLIDING_SAVED if c.states(PER_LAYER_CONFIG) else STEP_SLIDING)(own, layer)
 
 
 def step_sparse(c: Fields, layer: int) -> bool:
+    """Whether a layer has experts, by `moe_layers_enum` or `mlp_layer_types`."""
     listed = c.get("moe_layers_enum")
     if listed is None or c.get("mlp_layer_types") is not None:
         return is_sparse(c.once("own layers", lambda: own_layers(c)), layer, 3)
@@ -435,7 +435,7 @@ OTHER_MAKERS: dict[str, Family] = {
     "Yi": replace(LLAMA_LIKE, norms=("ln1", "ln2")),
     "persimmon": Family(
         mixer=Attention(
-            kv=None, head_dim=None, bias=True, qk_norm="head", qk_norm_when="qk_layernorm", qk_norm_bias=True
+            kv=None, head_dim=None, bias=True, qk_norm=If("qk_layernorm", "head", "none"), qk_norm_bias=True
         ),
         ffn=Dense(gated=False, bias=True),
         norm="layer",
@@ -671,10 +671,8 @@ OTHER_MAKERS: dict[str, Family] = {
             expert_renamed={"down_proj": "fc2"},
         ),
     ),
-    "hrm_text": Family(
-        mixer=lambda c, layer: None,  # all layers are in stacks that run several times
-        ffn=no_feedforward,
-        norms=(),
+    "hrm_text": replace(
+        LOOPED,
         norm="none",
         count=lambda c: prod(hrm_layers(c)),
         shared=hrm_shared,
@@ -695,7 +693,7 @@ OTHER_MAKERS: dict[str, Family] = {
         ),
     ),
     "sarvam_moe": Family(
-        mixer=Attention(qkv_bias="attention_bias", qk_norm="head", qk_norm_when="use_qk_norm"),
+        mixer=Attention(qkv_bias="attention_bias", qk_norm=If("use_qk_norm", "head", "none")),
         ffn=DEEPSEEK_EXPERTS,
         names=LING_NAMES.but(packed={"query_key_value": PACKED_QKV}, renamed={"o_proj": "dense"} | QUERY_LAYERNORM),
         kernels=Kernels(packs=(), cuts_rotated=True),  # the class is GLM-4.5's
@@ -708,7 +706,7 @@ OTHER_MAKERS: dict[str, Family] = {
     "stablelm_epoch": STABLELM,
     "stablelm": replace(
         STABLELM,
-        mixer=Attention(qkv_bias="use_qkv_bias", qk_norm="heads", qk_norm_when="qk_layernorm"),
+        mixer=Attention(qkv_bias="use_qkv_bias", qk_norm=If("qk_layernorm", "heads", "none")),
         ffn=Dense(),
         norms=If("use_parallel_residual", TWO_NORMS[:1], TWO_NORMS),
         kernels=Kernels(joins_rotated=True, residual_states=2),

@@ -16,7 +16,7 @@ from calc.families.family import (
     two_more_positions,
 )
 from calc.families.feedforward_rows import Dense, Experts
-from calc.families.fields import Fields
+from calc.families.fields import Fields, If
 from calc.families.llama import FAIRSEQ, FAIRSEQ_NAMES
 from calc.families.mistral import MIXTRAL_NAMES
 from calc.families.rotary import Rotary
@@ -38,7 +38,7 @@ KOSMOS_2_5 = replace(
 
 PHI: dict[str, Family] = {
     "phi": Family(
-        mixer=Attention(bias=True, qk_norm="head", qk_norm_when="qk_layernorm", qk_norm_bias=True),
+        mixer=Attention(bias=True, qk_norm=If("qk_layernorm", "head", "none"), qk_norm_bias=True),
         ffn=Dense(gated=False, bias=True),
         kernels=Kernels(activation="written_out"),
         norms=("input_layernorm",),

@@ -94,17 +94,19 @@ def qwen4_delta(c: Fields, layer: int) -> GatedDeltaNet:
         return delta
     back = c.size("ngram_size")
     memory = {"ngram_columns": (c.size("ple_conv_kernel_size") - 1) * back, "ngram_tokens": back - 1}
-    return delta.model_copy(update={"ngram_channels": streams(c), **memory})
+    return delta.model_copy(update={"ngram_channels": all_streams(c), **memory})
 
 
-def streams(c: Fields) -> int:
+def all_streams(c: Fields) -> int:
+    """Width of the residual streams, joined."""
     return c.size("hc_count") * c.size("hidden_size")
 
 
 def mixing(path: str) -> dict[str, ShapeOf]:
+    """Low-rank matrices that mix the residual streams into a layer's input."""
     return {
-        f"{path}.input_mix_weight_down.weight": ("hc_lowrank", streams),
-        f"{path}.input_mix_weight_up.weight": (streams, "hc_lowrank"),
+        f"{path}.input_mix_weight_down.weight": ("hc_lowrank", all_streams),
+        f"{path}.input_mix_weight_up.weight": (all_streams, "hc_lowrank"),
     }
 
 
@@ -121,19 +123,21 @@ def primes(least: int, number: int) -> tuple[int, ...]:
 HYPER = ("attn_hyper_connection", "mlp_hyper_connection")
 QWEN4_LAYER = (
     Weights("other", {name: shape for path in HYPER for name, shape in mixing(path).items()}),
-    Weights("other", {f"{path}.block_inject_weight.weight": ("hc_count", streams) for path in HYPER}),
-    Weights("norms", {f"{path}.hc_norm.weight": (streams,) for path in HYPER}),
+    Weights("other", {f"{path}.block_inject_weight.weight": ("hc_count", all_streams) for path in HYPER}),
+    Weights("norms", {f"{path}.hc_norm.weight": (all_streams,) for path in HYPER}),
     Weights(
         "other",
         {
-            "ple.key_proj.weight": (streams, PLE_WIDTH),
+            "ple.key_proj.weight": (all_streams, PLE_WIDTH),
             "ple.value_proj.weight": ("hidden_size", PLE_WIDTH),
-            "ple.conv1d.weight": (streams, 1, "ple_conv_kernel_size"),
+            "ple.conv1d.weight": (all_streams, 1, "ple_conv_kernel_size"),
         },
         layers=embeds_ngrams,
     ),
     Weights(
-        "norms", {f"ple.norm_{name}.weight": (streams,) for name in ("query", "key", "conv")}, layers=embeds_ngrams
+        "norms",
+        {f"ple.norm_{name}.weight": (all_streams,) for name in ("query", "key", "conv")},
+        layers=embeds_ngrams,
     ),
 )
 
@@ -226,7 +230,7 @@ QWEN: dict[str, Family] = {
         layer_extras=(*QWEN4_LAYER, ngram_tables),
         extras=(
             Weights("other", mixing("model.hyper_connection_mixer")),
-            Weights("norms", {"model.hyper_connection_mixer.hc_norm.weight": (streams,)}),
+            Weights("norms", {"model.hyper_connection_mixer.hc_norm.weight": (all_streams,)}),
         ),
     ),
     "qwen3_5_moe_text": replace(

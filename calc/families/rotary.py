@@ -26,7 +26,7 @@ class Rotary:
         rows = scaled_rows(scaling, max_positions)
         if self.axes > 1 or "mrope_section" in scaling:
             rows *= 4
-        share = self.share_of(c, scaling)
+        share = self.rotated_share(c, scaling)
         tables = {
             (width(mixer, share), self.own_within_windows and mixer.window is not None)
             for mixer in mixers
@@ -34,7 +34,7 @@ class Rotary:
         }
         return tuple((max_positions if local else rows, columns) for columns, local in sorted(tables))
 
-    def share_of(self, c: Fields, scaling: Mapping[str, Any]) -> float:
+    def rotated_share(self, c: Fields, scaling: Mapping[str, Any]) -> float:
         """The rotated share of a head."""
         stated = [s.get(name) for s in (scaling, c.stated) for name in ("partial_rotary_factor", "rotary_pct")]
         share = next((value for value in stated if isinstance(value, float | int) and 0 < value <= 1), None)

@@ -5,7 +5,7 @@ Read off the classes of transformers 5.23, `modeling_*.py` of each model_type; n
 
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
 
@@ -13,7 +13,6 @@ from calc.errors import ConfigError, Message
 from calc.families.encoders import qformer, qwen2_5, qwen3, siglip, timm_of
 from calc.families.family import GEMMA_NORMS
 from calc.families.fields import MLP_KINDS, Fields
-from calc.families.image_towers import two_matrices
 from calc.families.tower_parts import (
     FUSED,
     GATED,
@@ -21,8 +20,12 @@ from calc.families.tower_parts import (
     Layer,
     Tower,
     batch_statistics,
+    buffers,
+    by_sections,
     each,
     flat_patch,
+    head_widths,
+    height_and_width,
     images,
     layers,
     listed,
@@ -32,11 +35,10 @@ from calc.families.tower_parts import (
     placed,
     renamed,
     section,
-    separate,
-    two,
+    two_matrices,
 )
 from calc.model.tensor import Shapes, biased, weights, with_biases
-from calc.model.vision import TEXT, ListedTower, NamedShape
+from calc.model.vision import TEXT, ListedTower, NamedShape, TowerBuffer
 
 FIELDS = ("hidden_size", "intermediate_size", "num_hidden_layers")
 WHISPER_FIELDS = ("d_model", "encoder_ffn_dim", "encoder_layers")
@@ -71,8 +73,7 @@ def moss(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     yield from whisper(c, "model.audio_tower")
     frames = whole.maybe("audio_merge_size") or 4
     linear = biased(whole.get("projector_bias") is not False, two_matrices(frames * c.size("hidden_size")))
-    yield from placed(f"model.{PROJECTOR}", linear)
-    yield from placed(f"model.{PROJECTOR}", with_biases(norms(TEXT, "norm")))
+    yield from placed(f"model.{PROJECTOR}", linear | with_biases(norms(TEXT, "norm")))
 
 
 def voxtral_realtime(c: Fields, whole: Fields) -> Iterator[NamedShape]:
@@ -89,29 +90,32 @@ def voxtral_realtime(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 
 def qwen3_asr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    d = c.size("d_model")
+    d, out = c.sizes("d_model", "output_dim")
     yield from convolved(c, "model.audio_tower")
-    yield from placed(f"model.{PROJECTOR}", with_biases({"linear_1": (d, d), "linear_2": (c.size("output_dim"), d)}))
+    yield from placed(f"model.{PROJECTOR}", with_biases(two_matrices(d, d, out)))
+
+
+def three_convolutions(wide: int) -> Shapes:
+    """Qwen3-Omni's, over time and pitch."""
+    return {"conv2d1": (wide, 1, 3, 3), "conv2d2": (wide, wide, 3, 3), "conv2d3": (wide, wide, 3, 3)}
 
 
 def convolved(c: Fields, path: str) -> Iterator[NamedShape]:
     """Three convolutions over time and pitch, each with a stride of 2, then Whisper's layers."""
     d, f, n, wide = c.sizes(*WHISPER_FIELDS, "downsample_hidden_size")
-    front: Shapes = {"conv2d1": (wide, 1, 3, 3), "conv2d2": (wide, wide, 3, 3), "conv2d3": (wide, wide, 3, 3)}
-    yield from placed(path, with_biases(front | norms(d, "ln_post")))
+    yield from placed(path, with_biases(three_convolutions(wide) | norms(d, "ln_post")))
     yield f"{path}.conv_out.weight", (d, wide * -(-c.size("num_mel_bins") // 8)), 1
     yield from placed(f"{path}.layers.{{layer}}", replace(WHISPER_LAYER, key_bias=True).shapes(d, f), n)
 
 
 def glm_asr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Whisper's sizes with rotary positions."""
-    d, f, path, heads = c.size("hidden_size"), c.size("intermediate_size"), "audio_tower", c.size("num_attention_heads")
-    d_head = c.maybe("head_dim") or d // heads
-    kv = (c.maybe("num_key_value_heads") or heads) * d_head
+    d, f, path = *c.sizes("hidden_size", "intermediate_size"), "audio_tower"
+    q, kv, _ = head_widths(c)
     yield from placed(path, with_biases(two_convolutions(d, c.size("num_mel_bins")) | norms(d, "norm")))
     layer = Layer(out="self_attn.o_proj", norms=("input_layernorm", "post_attention_layernorm"), key_bias=False)
-    yield from layers(c, f"{path}.layers", layer, q=heads * d_head, kv=kv)
-    yield from placed(PROJECTOR, with_biases({"linear_1": (2 * TEXT, f), "linear_2": (TEXT, 2 * TEXT)}))
+    yield from layers(c, f"{path}.layers", layer, q=q, kv=kv)
+    yield from placed(PROJECTOR, with_biases(two_matrices(f, 2 * TEXT)))
 
 
 def fun_asr_layer(d: int, f: int, first: int) -> Shapes:
@@ -133,7 +137,7 @@ def fun_asr(c: Fields, whole: Fields) -> Iterator[NamedShape]:
         yield from placed(f"{path}.layers.{layer}", with_biases(norms(d, "final_layernorm")))
     a = section(whole, "adaptor_config")
     out, middle = a.size("hidden_size"), a.size("projector_hidden_size")
-    yield from placed(f"model.{PROJECTOR}", with_biases({"linear_1": (middle, d), "linear_2": (out, middle)}))
+    yield from placed(f"model.{PROJECTOR}", with_biases(two_matrices(d, middle, out)))
     layer_shapes = fun_asr_layer(out, a.size("intermediate_size"), out)
     yield from placed(f"model.{PROJECTOR}.layers.{{layer}}", layer_shapes, a.size("num_hidden_layers"))
 
@@ -151,6 +155,7 @@ def granite_speech(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     plain |= {"conv.depth_conv.conv": (wide, 1, c.size("conv_kernel_size"))}
     blocks = with_biases(layer | norms(wide, "conv.batch_norm")) | weights(plain)
     yield from placed("encoder.layers.{layer}", blocks, c.size("num_layers"))
+    yield from batch_statistics("encoder.layers.{layer}.conv.batch_norm", wide, c.size("num_layers"))
     characters = c.size("output_dim")
     ends: Shapes = {"input_linear": (d, c.size("input_dim")), "out": (characters, d), "out_mid": (d, characters)}
     yield from placed("encoder", with_biases(ends))
@@ -160,11 +165,6 @@ def granite_speech(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     queries = (whole.maybe("window_size") or 15) // (whole.maybe("downsample_rate") or 5)
     yield "projector.query", (1, queries, q), 1
     yield from placed("projector", with_biases({"linear": (TEXT, q)}))
-
-
-def granite_statistics(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    wide = c.size("hidden_dim") * c.size("conv_expansion_factor")
-    yield from batch_statistics("encoder.layers.{layer}.conv.batch_norm", wide, c.size("num_layers"))
 
 
 def vibevoice(c: Fields, whole: Fields) -> Iterator[NamedShape]:
@@ -230,9 +230,8 @@ def nemo_front(c: Fields, path: str) -> Iterator[NamedShape]:
 
 def nemo_layers(c: Fields, path: str, *, qk_norm: bool) -> Iterator[NamedShape]:
     """Values have as many heads as queries."""
-    d, f, heads = c.size("hidden_size"), c.size("intermediate_size"), c.size("num_attention_heads")
-    d_head = c.maybe("head_dim") or d // heads
-    q, k = heads * d_head, (c.maybe("num_key_value_heads") or heads) * d_head
+    d, f = c.sizes("hidden_size", "intermediate_size")
+    q, k, d_head = head_widths(c)
     layer: Shapes = {"attn.out_proj": (d, q), "ffn.net.0": (f, d), "ffn.net.3": (d, f)} | norms(d, "norm1", "norm2")
     if qk_norm:
         layer |= norms(d_head, "attn.q_norm", "attn.k_norm")
@@ -284,24 +283,22 @@ def omni3(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 def nemotron(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Image encoder, projector, and the sound encoder where the config has a section for it."""
     yield from radio(c, "vision_model.radio_model.model")
+    sums = c.get("summary_idxs")  # class tokens that sum an image up
+    yield TowerBuffer("vision_model.radio_model.summary_idxs", (len(sums) if isinstance(sums, list) else 2,))
     seen = whole.maybe("vision_hidden_size") or whole.maybe("vit_hidden_size") or 1280
     merged, wide = seen * int(1 / whole.real("downsample_ratio")) ** 2, whole.size("projector_hidden_size")
     yield from placed("mlp1", weights({"0": (merged,), "1": (wide, merged), "3": (TEXT, wide)}))
     text = section(whole, "text_config" if whole.states("text_config") else "llm_config")
     if text.maybe("num_nextn_predict_layers", 0):
         yield from placed("vision_final_layernorm", {"weight": (seen,), "bias": (seen,)})
-    if (a := hearing(whole)) is not None:
+    names = [name for name in ("audio_config", "sound_config") if isinstance(whole.get(name), Mapping)]
+    if names:
+        a = section(whole, names[0])
         d, middle = a.size("hidden_size"), a.size("projection_hidden_size")
         yield from parakeet(a, "sound_encoder.encoder")
         yield "sound_projection.norm.weight", (d,), 1
         matrices: Shapes = {"linear1": (middle, d), "linear2": (TEXT, middle)}
         yield from placed("sound_projection", biased(a.flag("projection_bias"), matrices))
-
-
-def hearing(whole: Fields) -> Fields | None:
-    """The section for sound, under one of its two names."""
-    names = [name for name in ("audio_config", "sound_config") if isinstance(whole.get(name), Mapping)]
-    return section(whole, names[0]) if names else None
 
 
 def radio(c: Fields, path: str) -> Iterator[NamedShape]:
@@ -313,7 +310,7 @@ def radio(c: Fields, path: str) -> Iterator[NamedShape]:
     yield f"{front}.embedder.weight", row, 1
     if (frames := c.maybe("video_temporal_patch_size")) is not None:
         yield f"{front}.video_embedder.weight", (d, frames * row[1]), 1
-    f, heads, gated = int(d * c.real("mlp_ratio")), c.size("num_attention_heads"), c.flag("use_swiglu_ffn")
+    f, gated = int(d * c.real("mlp_ratio")), c.flag("use_swiglu_ffn")
     layer = replace(
         FUSED,
         mlp=GATED if gated else FUSED.mlp,
@@ -321,8 +318,7 @@ def radio(c: Fields, path: str) -> Iterator[NamedShape]:
         qkv_bias=c.flag("qkv_bias"),
     )
     thirds = (int(f * 2 / 3) + 7) // 8 * 8  # two of them, in eights
-    q = heads * (c.maybe("head_dim") or d // heads)
-    yield from layers(c, f"{path}.blocks", layer, thirds if gated else f, q=q)
+    yield from layers(c, f"{path}.blocks", layer, thirds if gated else f, q=head_widths(c)[0])
 
 
 def halving_convolutions(path: str, wide: int, kernel: int, halvings: int) -> Shapes:
@@ -336,8 +332,7 @@ def halving_convolutions(path: str, wide: int, kernel: int, halvings: int) -> Sh
 def parakeet(a: Fields, path: str) -> Iterator[NamedShape]:
     """FastConformer, arXiv:2305.05084."""
     d, f, heads, kernel = a.sizes("hidden_size", "intermediate_size", "num_attention_heads", "conv_kernel_size")
-    d_head = a.maybe("head_dim") or d // heads
-    q, kv = heads * d_head, (a.maybe("num_key_value_heads") or heads) * d_head
+    q, kv, d_head = head_widths(a)
     matrices: Shapes = {"self_attn.q_proj": (q, d), **each("self_attn.{}_proj", (kv, d), "kv")}
     matrices |= {"self_attn.o_proj": (d, q)}
     for i in (1, 2):
@@ -350,6 +345,7 @@ def parakeet(a: Fields, path: str) -> Iterator[NamedShape]:
     layer |= with_biases(norms(d, "conv.norm", *norm_names)) | weights({"self_attn.relative_k_proj": (q, d)})
     layer |= {"self_attn.bias_u": (heads, d_head), "self_attn.bias_v": (heads, d_head)}
     yield from placed(f"{path}.layers.{{layer}}", layer, a.size("num_hidden_layers"))
+    yield from batch_statistics(f"{path}.layers.{{layer}}.conv.norm", d, a.size("num_hidden_layers"))
     wide, k = a.sizes("subsampling_conv_channels", "subsampling_conv_kernel_size")
     halvings = int(math.log2(a.size("subsampling_factor")))
     front = halving_convolutions("layers", wide, k, halvings)
@@ -357,21 +353,12 @@ def parakeet(a: Fields, path: str) -> Iterator[NamedShape]:
     yield from placed(f"{path}.subsampling", with_biases({**front, "linear": (d, wide * pitches)}))
 
 
-def nemotron_statistics(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """Class tokens that sum an image up, and the running statistics of Parakeet's batch norms."""
-    words = c.get("summary_idxs")
-    yield "vision_model.radio_model.summary_idxs", (len(words) if isinstance(words, list) else 2,), 1
-    if (a := hearing(whole)) is not None:
-        path = "sound_encoder.encoder.layers.{layer}.conv.norm"
-        yield from batch_statistics(path, a.size("hidden_size"), a.size("num_hidden_layers"))
-
-
 # Inkling: a perceptron that folds a patch step by step, and a table of pitches
 
 
 def inkling(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     frames, side = c.size("temporal_patch_size"), c.size("patch_size", least=2)
-    steps = scales(frames, side, c.size("num_channels"), c.size("n_layers"))
+    steps = folding_steps(frames, side, c.size("num_channels"), c.size("n_layers"))
     for i, (fine, coarse) in enumerate(pairwise(steps)):
         folded = math.prod(b // a for a, b in zip(fine[:3], coarse[:3], strict=True))
         last = i == len(steps) - 2
@@ -388,10 +375,10 @@ def inkling(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 Scale = tuple[int, int, int, int]  # frames, height and width of what has been folded, and channels
 
 
-def scales(frames: int, side: int, channels: int, layers: int) -> list[Scale]:
+def folding_steps(frames: int, side: int, channels: int, layers: int) -> list[Scale]:
     """Inputs of each layer, and output of the last: of the steps from a pixel to a patch, first over its sides and then
     over its frames, those nearest to equal ratios; each once where there are more of them than layers."""
-    sides, times = cumulative(side), cumulative(frames)
+    sides, times = cumulative_products(side), cumulative_products(frames)
     steps: list[Scale] = [(1, 1, 1, channels)]
     steps += [(1, h, h, -(-h * h * channels // 64) * 64) for h in sides]
     steps += [(t, sides[-1], sides[-1], sides[-1] ** 2 * channels * t * 64) for t in times]
@@ -403,7 +390,7 @@ def scales(frames: int, side: int, channels: int, layers: int) -> list[Scale]:
         distances = [[fp32(abs(at - size)) for size in sizes] for at in ideal]
         chosen = [row.index(min(row)) for row in distances]
     else:
-        chosen = assigned(ideal, sizes)
+        chosen = nearest_steps(ideal, sizes)
     return [steps[j] for j in (0, *chosen[1:-1], len(steps) - 1)]
 
 
@@ -413,7 +400,7 @@ def fp32(number: float) -> float:
     return float(single)
 
 
-def cumulative(number: int) -> list[int]:
+def cumulative_products(number: int) -> list[int]:
     """Products of its prime factors, the largest first."""
     factors, rest, prime = list[int](), number, 2
     while rest > 1:
@@ -431,7 +418,7 @@ def cumulative(number: int) -> list[int]:
     return products
 
 
-def assigned(ideal: list[float], sizes: list[float]) -> list[int]:
+def nearest_steps(ideal: list[float], sizes: list[float]) -> list[int]:
     """The step of each layer where none has another's: those whose distances to the ideal add up to least. Both lists
     ascend, so that layers take their steps in order."""
     best: list[tuple[float, list[int]]] = [(0.0, [])] * (len(sizes) + 1)
@@ -474,7 +461,7 @@ def gemma3n_sound(a: Fields) -> Iterator[NamedShape]:
     q, front = d // heads * heads, f"{tower}.subsample_conv_projection"
     pitches, given = a.size("input_feat_size"), 1
     kernels, strides = pairs(a, "sscp_conv_kernel_size"), pairs(a, "sscp_conv_stride_size")
-    channels = two(a, "sscp_conv_channel_size")
+    channels = height_and_width(a, "sscp_conv_channel_size")
     for i, (out, (tall, wide), (_, stride)) in enumerate(zip(channels, kernels, strides, strict=True)):
         yield from placed(f"{front}.conv_{i}", weights({"conv": (out, given, tall, wide), "norm": (out,)}))
         pitches, given = (pitches + 2 - wide) // stride + 1, out  # one more pitch on each side
@@ -503,23 +490,16 @@ def pairs(a: Fields, name: str) -> tuple[tuple[int, int], tuple[int, int]]:
     """Two numbers of each of two convolutions: over time and over pitch."""
     value = a.get(name)
     first, second = value if isinstance(value, list) and len(value) == 2 else (value, value)
-    return two(a.within({name: first}), name), two(a.within({name: second}), name)
+    return height_and_width(a.within({name: first}), name), height_and_width(a.within({name: second}), name)
 
 
 def gemma4(c: Fields, whole: Fields) -> Iterator[NamedShape]:
     """Gemma 4, with an encoder for sound in its small models."""
     if whole.get("vision_config") is not None:
-        yield from gemma4_images(c, "model")
-    if whole.get("audio_config") is not None:
-        yield from gemma4_sound(section(whole, "audio_config"))
-
-
-def gemma4_statistics(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    if whole.get("vision_config") is not None:
-        yield from gemma4_image_statistics(c, "model")
+        yield from clipped(c, gemma4_images(c, "model"))
     if whole.get("audio_config") is not None:
         a = section(whole, "audio_config")
-        yield from clips(gemma4_sound(a)) if a.flag("use_clipped_linears") else ()
+        yield from clipped(a, gemma4_sound(a))
 
 
 GEMMA4_LAYER = Layer(
@@ -533,31 +513,25 @@ GEMMA4_LAYER = Layer(
 
 
 def gemma4_images(c: Fields, path: str) -> Iterator[NamedShape]:
-    """An encoder whose positions are a table for rows and one for columns, and a matrix behind it."""
+    """An encoder whose positions are a table for rows and one for columns, a mean and a spread of its output where it
+    has them, and a matrix behind it."""
     d, heads, kv_heads, d_head = c.sizes("hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim")
     tower = f"{path}.vision_tower"
     yield f"{tower}.patch_embedder.position_embedding_table", (2, c.size("position_embedding_size"), d), 1
     yield f"{tower}.patch_embedder.input_proj.weight", (d, 3 * c.size("patch_size") ** 2), 1
     q, kv = heads * d_head, kv_heads * d_head
     yield from layers(c, f"{tower}.encoder.layers", GEMMA4_LAYER, q=q, kv=kv, d_head=d_head)
+    yield from buffers(tower, norms(d, "std_bias", "std_scale") if c.flag("standardize") else {})
     yield f"{path}.embed_vision.embedding_projection.weight", (TEXT, d), 1
 
 
-def gemma4_image_statistics(c: Fields, path: str) -> Iterator[NamedShape]:
-    """A mean and a spread of its output, and the limits of its matrices, where it has them."""
-    if c.flag("standardize"):
-        for name in ("std_bias", "std_scale"):
-            yield f"{path}.vision_tower.{name}", (c.size("hidden_size"),), 1
-    if c.flag("use_clipped_linears"):
-        yield from clips(gemma4_images(c, path))
-
-
-def clips(modules: Iterator[NamedShape]) -> Iterator[NamedShape]:
-    """Four limits of each matrix that is clipped."""
-    for name, _, copies in modules:
-        if name.endswith(".linear.weight"):
-            for clip in CLIPS:
-                yield f"{name.removesuffix('linear.weight')}{clip}", (), copies
+def clipped(c: Fields, rows: Iterable[NamedShape]) -> Iterator[NamedShape]:
+    """All rows, and after each matrix that is clipped its four limits, where the encoder clips."""
+    for row in rows:
+        yield row
+        path, is_linear, _ = row[0].rpartition(".linear.weight")
+        if is_linear and c.flag("use_clipped_linears"):
+            yield from buffers(path, dict.fromkeys(CLIPS, ()), row[2])
 
 
 def gemma4_sound(a: Fields) -> Iterator[NamedShape]:
@@ -565,7 +539,7 @@ def gemma4_sound(a: Fields) -> Iterator[NamedShape]:
     d, out, tower = a.size("hidden_size"), a.size("output_proj_dims"), "model.audio_tower"
     d_head, front = d // a.size("num_attention_heads"), f"{tower}.subsample_conv_projection"
     q = d_head * a.size("num_attention_heads")
-    first, second = two(a, "subsampling_conv_channels")
+    first, second = height_and_width(a, "subsampling_conv_channels")
     convolutions: Shapes = {"layer0.conv": (first, 1, 3, 3), "layer0.norm": (first,)}
     convolutions |= {"layer1.conv": (second, first, 3, 3), "layer1.norm": (second,)}
     yield from placed(front, weights({**convolutions, "input_proj_linear": (d, first // 4 * second)}))
@@ -618,8 +592,8 @@ def phi(c: Fields, whole: Fields) -> Iterator[NamedShape]:
 
 def conformer(a: Fields, path: str) -> Iterator[NamedShape]:
     """Convolutions that take fewer frames, a bias by distance, and layers of convolutions between two feed-forwards."""
-    d, f, heads = a.size("hidden_size"), a.size("intermediate_size"), a.size("num_attention_heads")
-    q = heads * (a.maybe("head_dim") or d // heads)
+    d, f, heads = a.sizes("hidden_size", "intermediate_size", "num_attention_heads")
+    q, _, _ = head_widths(a)
     layer: Shapes = each("self_attn.{}_proj", (q, d)) | {"self_attn.o_proj": (d, q)}
     for side in ("in", "out"):
         layer |= {f"feed_forward_{side}.gate_up_proj": (2 * f, d), f"feed_forward_{side}.down_proj": (d, f)}
@@ -634,19 +608,13 @@ def conformer(a: Fields, path: str) -> Iterator[NamedShape]:
     channels, halvings = a.size("nemo_conv_channels"), int(math.log2(a.size("time_reduction")))
     front = halving_convolutions("conv", channels, 3, halvings)
     pitches = a.size("input_size")
+    yield from buffers(f"{path}.encoder_embedding", norms(pitches, "global_mean", "global_invstd"))  # of each pitch
     for _ in range(halvings):
         pitches = -(-pitches // 2)
     pitches = a.maybe("nemo_final_size") or pitches
     yield from placed(f"{path}.embed", with_biases({**front, "out": (d, channels * pitches)}))
     buckets = a.size("bias_max_distance") * (1 if a.flag("bias_symmetric") else 2)
     yield from placed(f"{path}.relative_attention_bias_layer", weights({"bias_values": (buckets, heads)}))
-
-
-def phi_statistics(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """Mean and inverse deviation of each pitch."""
-    pitches = section(whole, "audio_config").size("input_size")
-    path = f"{SOUND_PATH}.encoder.encoder_embedding"
-    yield from placed(path, {"global_mean": (pitches,), "global_invstd": (pitches,)})
 
 
 # dots3-note
@@ -697,6 +665,7 @@ def dots3_note(c: Fields, whole: Fields) -> Iterator[NamedShape]:
             yield from placed(mlp, biased(c.flag("mlp_bias"), gated(d, f)))
             continue
         yield f"{mlp}.gate_weight", (count, d), 1
+        yield TowerBuffer(f"{mlp}.router_bias", (count,))  # which balances how often each expert is taken
         yield from placed(f"{mlp}.experts.{{layer}}", weights(gated(d, wide)), count)
     given = c.size("adapter_in_dim")
     merged = given * c.size("adapter_merge_size") ** 2
@@ -709,13 +678,6 @@ def gated(d: int, f: int) -> Shapes:
     return {"fc1": (f, d), "fc3": (f, d), "fc2": (d, f)}
 
 
-def router_biases(c: Fields, whole: Fields) -> Iterator[NamedShape]:
-    """One for each expert, which balances how often it is taken."""
-    for i, count in enumerate(experts(Fields(c.stated, c.defaults, IMAGE_SPELLINGS))):
-        if count:
-            yield f"vision_encoder.blocks.{i}.mlp.router_bias", (count,), 1
-
-
 def dots3_sound(whole: Fields) -> Iterator[NamedShape]:
     """Whisper's encoder with gated layers, behind three convolutions over time and pitch."""
     stated, own = section(whole, "audio_config"), section(whole, "audio_config.whisper_config").stated
@@ -723,8 +685,7 @@ def dots3_sound(whole: Fields) -> Iterator[NamedShape]:
     path = "audio_encoder.dots_encoder.speech_encoder"
     d, f, channels = a.sizes("hidden_size", "intermediate_size", "downsample_hidden_size")
     layer = replace(WHISPER_LAYER, mlp=(), bias=a.flag("attention_bias"), norm_bias=False).shapes(d, f)
-    convolutions: Shapes = {"conv2d1": (channels, 1, 3, 3), "conv2d2": (channels, channels, 3, 3)}
-    yield from placed(path, with_biases({**convolutions, "conv2d3": (channels, channels, 3, 3)}))
+    yield from placed(path, with_biases(three_convolutions(channels)))
     pitches = -(-a.size("feature_size") // 8)  # three strides of 2
     given = a.maybe("conv_output_size") or channels * pitches
     yield from placed(path, weights({"conv_out": (d, given), "layer_norm": (d,)}))
@@ -736,29 +697,26 @@ def dots3_sound(whole: Fields) -> Iterator[NamedShape]:
 
 
 SOUND: dict[str, Tower] = {
-    "diffusion_gemma": images(
-        lambda c, whole: gemma4_images(c, "model.encoder"),  # within the encoder of the text
-        statistics=lambda c, whole: gemma4_image_statistics(c, "model.encoder"),
-    ),
-    "dots3_note": images(dots3_note, "audio_config", statistics=router_biases),
-    "fun_asr_nano": separate(fun_asr, "audio_config"),
+    "diffusion_gemma": images(lambda c, whole: clipped(c, gemma4_images(c, "model.encoder"))),  # the text's encoder
+    "dots3_note": images(dots3_note, "audio_config"),
+    "fun_asr_nano": by_sections(fun_asr, "audio_config"),
     "gemma3n": Tower(gemma3n, ("vision_config", "audio_config")),
-    "gemma4": images(gemma4, "audio_config", statistics=gemma4_statistics),
+    "gemma4": images(gemma4, "audio_config"),
     "gemma4_unified": images(gemma4_unified, "audio_config"),
-    "glmasr": separate(glm_asr, "audio_config"),
-    "granite_speech": separate(granite_speech, "encoder_config", statistics=granite_statistics),
-    "granite_speech_plus": separate(granite_speech, "encoder_config", statistics=granite_statistics),
+    "glmasr": by_sections(glm_asr, "audio_config"),
+    "granite_speech": by_sections(granite_speech, "encoder_config"),
+    "granite_speech_plus": by_sections(granite_speech, "encoder_config"),
     "inkling_mm_model": images(inkling, "audio_config"),
-    "moss_transcribe_diarize": separate(moss, "audio_config"),
-    "nemo_speechlm": separate(nemo, "audio_config"),
-    "nemotron_h_omni": images(nemotron, "audio_config", "sound_config", statistics=nemotron_statistics),
-    "phi4_multimodal": images(phi, "audio_config", statistics=phi_statistics),
-    "qwen2_5_omni_thinker": separate(omni2_5, "vision_config", "audio_config"),
-    "qwen2_audio": separate(qwen2_audio, "audio_config"),
-    "qwen3_asr": separate(qwen3_asr, "audio_config"),
-    "qwen3_omni_moe_thinker": separate(omni3, "vision_config", "audio_config"),
-    "vibevoice_asr": separate(vibevoice, "acoustic_tokenizer_encoder_config", "semantic_tokenizer_encoder_config"),
-    "voxtral": separate(voxtral, "audio_config"),
-    "voxtral_realtime": separate(voxtral_realtime, "audio_config"),
+    "moss_transcribe_diarize": by_sections(moss, "audio_config"),
+    "nemo_speechlm": by_sections(nemo, "audio_config"),
+    "nemotron_h_omni": images(nemotron, "audio_config", "sound_config"),
+    "phi4_multimodal": images(phi, "audio_config"),
+    "qwen2_5_omni_thinker": by_sections(omni2_5, "vision_config", "audio_config"),
+    "qwen2_audio": by_sections(qwen2_audio, "audio_config"),
+    "qwen3_asr": by_sections(qwen3_asr, "audio_config"),
+    "qwen3_omni_moe_thinker": by_sections(omni3, "vision_config", "audio_config"),
+    "vibevoice_asr": by_sections(vibevoice, "acoustic_tokenizer_encoder_config", "semantic_tokenizer_encoder_config"),
+    "voxtral": by_sections(voxtral, "audio_config"),
+    "voxtral_realtime": by_sections(voxtral_realtime, "audio_config"),
 }
 """model_type of a wrapper -> its encoders."""

@@ -51,7 +51,7 @@ def pools(c: Fields) -> bool:
     return task(c) in ("scores", "token_scores") or (name.endswith("Model") and not name.endswith(GENERATES))
 
 
-def pooling(config: Mapping[str, Any]) -> dict[str, Any]:
+def with_base_class(config: Mapping[str, Any]) -> dict[str, Any]:
     """A config whose class makes logits of the next token, with the class that makes the states they would be of:
     Qwen3ForCausalLM becomes Qwen3Model. Others stay."""
     name = class_of(Fields(config, {}, {}))

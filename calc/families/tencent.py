@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from calc.families.attention_rows import MLA, Attention
-from calc.families.deepseek import DEEPSEEK_EXPERTS, HYPER_HEAD, streams
+from calc.families.deepseek import DEEPSEEK_EXPERTS, HYPER_HEAD, all_streams
 from calc.families.family import MTP, QUERY_LAYERNORM, STACKED_EXPERTS, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts, Times
 from calc.families.fields import Fields
@@ -33,7 +33,7 @@ def hy4_owns_indexer(c: Fields, layer: int) -> bool:
 TWICE = Times(2, "hc_mult")
 HYPER_PRE = Weights(  # hyper-connections, arXiv:2409.19606, round attention and feed-forward: no mixing between streams
     "other",
-    {"fn": (TWICE, streams), "base": (TWICE,), "scale": (2,)},
+    {"fn": (TWICE, all_streams), "base": (TWICE,), "scale": (2,)},
     at=("hc_pre.hc_attn_layer.hc_", "hc_pre.hc_mlp_layer.hc_"),
 )
 

@@ -11,22 +11,22 @@ from dataclasses import dataclass, replace
 
 from calc.errors import ConfigError, Message
 from calc.families.attention_rows import Attention, Sliding
-from calc.families.family import GATE_UP, PACKED_QKV, Family, If, Weights, extras, extras_of
+from calc.families.family import GATE_UP, LOOPED, PACKED_QKV, Family, Weights, extras, extras_of
 from calc.families.feedforward_rows import Dense
-from calc.families.fields import Fields, Flag, Size, number, true
+from calc.families.fields import Fields, Flag, If, Size, number, true
 from calc.families.rotary import Rotary
 from calc.families.tasks import Task, labels, task
 from calc.model.block import Block, Extra
 from calc.model.conventions import Kernels, Names
 from calc.model.tensor import Component, Norm, Shape, Shapes, biased, with_biases
 
-BOTH_WAYS = Attention(kv=None, head_dim=None, bias=True, both_ways=True)
+BIDIRECTIONAL = Attention(kv=None, head_dim=None, bias=True, bidirectional=True)
 PLAIN_MLP = Dense(bias=True, gated=False)
 POST_NORM = Kernels(norms_sums=True, fp32_softmax=False)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Around:
+class OutsideLayers:
     """Weights of an encoder outside its layers, as its checkpoint names them: embeddings, pooler, head of its task."""
 
     module: str  # that the encoder lies in where something stands behind it
@@ -51,7 +51,7 @@ class Around:
     head: str = "lm_head.decoder"  # that scores words where it is not tied
     scores: tuple[str, ...] = ("classifier.dense", "classifier.out_proj")
     scored_by_transform: bool = False  # before texts are scored, too
-    also: Callable[[Fields], Shapes] = lambda c: {}  # what only this one has in the encoder, of attention
+    further_weights: Callable[[Fields], Shapes] = lambda c: {}  # what only this one has in the encoder, of attention
 
     def module_of(self, c: Fields) -> str:
         """The module that the encoder lies in; empty where it stands alone."""
@@ -71,7 +71,7 @@ class Around:
         yield "norms", biased(norm_bias, {within(self.norm): (normed,)})
         if self.projection is not None and (self.projected or width != hidden):
             yield "embedding", biased(self.projection_bias, {within(self.projection): (hidden, width)})
-        yield "attention", {within(name): shape for name, shape in self.also(c).items()}
+        yield "attention", {within(name): shape for name, shape in self.further_weights(c).items()}
         if what in self.pooler:
             pooler = self.pooler_name if self.pooler_outside else within(self.pooler_name)
             yield "other", with_biases({pooler: (hidden, hidden)})
@@ -91,7 +91,7 @@ class Around:
             yield "other", with_biases({"classifier": (labels(c), hidden)})
 
 
-def named(outside: Around, names: Names) -> Callable[[Fields], Names]:
+def named(outside: OutsideLayers, names: Names) -> Callable[[Fields], Names]:
     """The names of an encoder that stands alone, within its module where something stands behind it."""
     return lambda c: names.but(module=outside.module_of(c))
 
@@ -112,7 +112,7 @@ BERT_NAMES = Names(
     | {"up_proj": "intermediate.dense", "down_proj": "output.dense"},
 )
 BERT_NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
-BERT_AROUND = Around(
+BERT_OUTSIDE = OutsideLayers(
     module="bert",
     pooler=frozenset({"base", "scores"}),
     transform="cls.predictions.transform.dense",
@@ -121,13 +121,13 @@ BERT_AROUND = Around(
     head="cls.predictions.decoder",
     scores=("classifier",),
 )
-ROBERTA_AROUND = Around(module="roberta", pooler=frozenset({"base"}))
+ROBERTA_OUTSIDE = OutsideLayers(module="roberta", pooler=frozenset({"base"}))
 
 
-def encoder(outside: Around, names: Names, **other: object) -> Family:
+def encoder(outside: OutsideLayers, names: Names, **other: object) -> Family:
     """A row: BERT's, but for what is given."""
     row = Family(
-        mixer=BOTH_WAYS,
+        mixer=BIDIRECTIONAL,
         ffn=PLAIN_MLP,
         norms=BERT_NORMS,
         norm="layer",
@@ -152,17 +152,17 @@ FLASH_NAMES = BERT_NAMES.but(
     packed={"Wqkv": PACKED_QKV},
     renamed={"o_proj": "out_proj", "up_proj": "fc1", "down_proj": "fc2"},
 )
-FLASH_AROUND = replace(ROBERTA_AROUND, norm="emb_ln")
+FLASH_OUTSIDE = replace(ROBERTA_OUTSIDE, norm="emb_ln")
 FLASH_NORMS = ("norm1", "norm2")
 
 
-def turns(c: Fields) -> bool:
+def has_rotary_positions(c: Fields) -> bool:
     """Whether positions are rotary: `position_embedding_type` of jinaai/xlm-roberta-flash-implementation."""
     return str(c.get("position_embedding_type")) == "rotary"
 
 
 def xlm_names(c: Fields) -> Names:
-    return named(FLASH_AROUND, FLASH_NAMES)(c) if turns(c) else named(ROBERTA_AROUND, BERT_NAMES)(c)
+    return named(FLASH_OUTSIDE, FLASH_NAMES)(c) if has_rotary_positions(c) else named(ROBERTA_OUTSIDE, BERT_NAMES)(c)
 
 
 def adapter_rank(c: Fields) -> tuple[int, int]:
@@ -171,7 +171,7 @@ def adapter_rank(c: Fields) -> tuple[int, int]:
     return (len(tasks), c.size("lora_rank")) if isinstance(tasks, list) and tasks else (0, 0)
 
 
-def adapted(c: Fields, shapes: Shapes) -> tuple[Extra, ...]:
+def adapters_of(c: Fields, shapes: Shapes) -> tuple[Extra, ...]:
     """The adapters of some matrices, for all tasks at once; those of a table lie turned, since a token picks its row
     (`LoRAParametrization` of the same, and vLLM's `JinaRobertaModel.jina_merge_lora_weights`)."""
     n, rank = adapter_rank(c)
@@ -183,30 +183,31 @@ def adapted(c: Fields, shapes: Shapes) -> tuple[Extra, ...]:
     return extras("other", adapters)
 
 
-def xlm_around(c: Fields) -> tuple[Extra, ...]:
-    if not turns(c):
-        return ROBERTA_AROUND(c)
+def xlm_outside(c: Fields) -> tuple[Extra, ...]:
+    if not has_rotary_positions(c):
+        return ROBERTA_OUTSIDE(c)
     hidden, names = c.size("hidden_size"), xlm_names(c)
     matrices: Shapes = {"embeddings.word_embeddings": (hidden, c.size("vocab_size"))}
     if kinds := c.size("type_vocab_size", 0):
         matrices["embeddings.token_type_embeddings"] = (hidden, kinds)
-    if task(c) in FLASH_AROUND.pooler:
+    if task(c) in FLASH_OUTSIDE.pooler:
         matrices["pooler.dense"] = (hidden, hidden)
-    return FLASH_AROUND(c) + adapted(c, {names.full(name): shape for name, shape in matrices.items()})
+    return FLASH_OUTSIDE(c) + adapters_of(c, {names.full(name): shape for name, shape in matrices.items()})
 
 
 def xlm_layer(c: Fields, layer: int) -> tuple[Extra, ...]:
-    if not turns(c):
+    """Adapters of a layer's matrices, where the checkpoint has them."""
+    if not has_rotary_positions(c):
         return ()
     hidden, wide = c.size("hidden_size"), c.size("intermediate_size")
     matrices: Shapes = {"mixer.Wqkv": (3 * hidden, hidden), "mixer.out_proj": (hidden, hidden)}
     matrices |= {"mlp.fc1": (wide, hidden), "mlp.fc2": (hidden, wide)}
-    return c.once("adapters", lambda: adapted(c, matrices))
+    return c.once("adapters", lambda: adapters_of(c, matrices))
 
 
 # ALBERT, arXiv:1909.11942: layers share weights
 
-ALBERT_AROUND = Around(
+ALBERT_OUTSIDE = OutsideLayers(
     module="albert",
     width="embedding_size",
     projection="encoder.embedding_hidden_mapping_in",
@@ -232,11 +233,11 @@ def albert_layers(c: Fields) -> tuple[Block, ...]:
     if groups > layers:
         sentence = "num_hidden_groups is {groups:,}, more than the {layers:,} layers that share them."
         raise ConfigError(Message(sentence, groups=groups, layers=layers), "num_hidden_groups", [layers])
-    names = ALBERT_NAMES.but(module=ALBERT_AROUND.module_of(c))
+    names = ALBERT_NAMES.but(module=ALBERT_OUTSIDE.module_of(c))
     return tuple(
         Block(
             layers=(group,),
-            mixers=(BOTH_WAYS(c),),
+            mixers=(BIDIRECTIONAL(c),),
             ffn=PLAIN_MLP(c),
             norms=("attention.LayerNorm", "full_layer_layer_norm"),
             norm="layer",
@@ -267,8 +268,8 @@ def relative_positions(c: Fields) -> Shapes:
     return shapes
 
 
-DEBERTA_AROUND = replace(
-    BERT_AROUND,
+DEBERTA_OUTSIDE = replace(
+    BERT_OUTSIDE,
     module="deberta",
     width=lambda c: c.maybe("embedding_size") or c.size("hidden_size"),
     norm_width="hidden_size",
@@ -277,7 +278,7 @@ DEBERTA_AROUND = replace(
     pooler=frozenset({"scores"}),
     pooler_outside=True,
     transform_width="hidden_size",
-    also=relative_positions,
+    further_weights=relative_positions,
 )
 DEBERTA_NAMES = BERT_NAMES.but(
     renamed={**BERT_NAMES.renamed, "q_proj": "self.query_proj", "k_proj": "self.key_proj"}
@@ -298,17 +299,17 @@ def deberta_layer(c: Fields, layer: int) -> tuple[Extra, ...]:
 
 # Those with gates and rotary positions
 
-GTE_AROUND = Around(
+GTE_OUTSIDE = OutsideLayers(
     module="new",
     pooler=frozenset({"scores"}),
     transform_norm="lm_head.norm",
     words="lm_head.decoder",
     scores=("classifier",),
 )
-NOMIC_AROUND = replace(
-    BERT_AROUND, norm="emb_ln", transform_norm="cls.predictions.transform.layer_norm", pooler=frozenset({"scores"})
+NOMIC_OUTSIDE = replace(
+    BERT_OUTSIDE, norm="emb_ln", transform_norm="cls.predictions.transform.layer_norm", pooler=frozenset({"scores"})
 )
-MODERNBERT_AROUND = Around(
+MODERNBERT_OUTSIDE = OutsideLayers(
     module="model",
     norm="embeddings.norm",
     norm_bias="norm_bias",
@@ -371,11 +372,11 @@ def eurobert_behind(c: Fields) -> tuple[Extra, ...]:
     return dense if what == "base" else dense + extras("other", with_biases({"classifier": (labels(c), hidden)}))
 
 
-BERT = encoder(BERT_AROUND, BERT_NAMES)
-ROBERTA = encoder(ROBERTA_AROUND, BERT_NAMES, max_positions=offset_positions)
+BERT = encoder(BERT_OUTSIDE, BERT_NAMES)
+ROBERTA = encoder(ROBERTA_OUTSIDE, BERT_NAMES, max_positions=offset_positions)
 
 GTE = encoder(
-    GTE_AROUND,
+    GTE_OUTSIDE,
     Names(
         embedding="embeddings.word_embeddings",
         layer="encoder.layer.{layer}",
@@ -396,15 +397,15 @@ TEXT_ENCODERS: dict[str, Family] = {
     "xlm-roberta": replace(
         ROBERTA,
         names=xlm_names,
-        norms=If(turns, FLASH_NORMS, BERT_NORMS),
-        extras=(xlm_around,),
+        norms=If(has_rotary_positions, FLASH_NORMS, BERT_NORMS),
+        extras=(xlm_outside,),
         layer_extras=(xlm_layer,),
-        rotary=If(turns, Rotary(), None),
-        positions=lambda c: 0 if turns(c) else c.size("max_position_embeddings"),
+        rotary=If(has_rotary_positions, Rotary(), None),
+        positions=lambda c: 0 if has_rotary_positions(c) else c.size("max_position_embeddings"),
     ),
-    "jina_embeddings_v3": encoder(FLASH_AROUND, FLASH_NAMES, norms=FLASH_NORMS, rotary=Rotary(), positions=None),
+    "jina_embeddings_v3": encoder(FLASH_OUTSIDE, FLASH_NAMES, norms=FLASH_NORMS, rotary=Rotary(), positions=None),
     "distilbert": encoder(
-        Around(
+        OutsideLayers(
             module="distilbert",
             hidden="dim",
             width="dim",
@@ -421,7 +422,7 @@ TEXT_ENCODERS: dict[str, Family] = {
             renamed={"q_proj": "q_lin", "k_proj": "k_lin", "v_proj": "v_lin", "o_proj": "out_lin"}
             | {"up_proj": "lin1", "down_proj": "lin2"},
         ),
-        mixer=replace(BOTH_WAYS, heads="n_heads", hidden="dim"),
+        mixer=replace(BIDIRECTIONAL, heads="n_heads", hidden="dim"),
         ffn=Dense("hidden_dim", True, gated=False),
         norms=("sa_layer_norm", "output_layer_norm"),
         hidden="dim",
@@ -429,10 +430,10 @@ TEXT_ENCODERS: dict[str, Family] = {
     ),
     "mpnet": encoder(
         replace(
-            ROBERTA_AROUND,
+            ROBERTA_OUTSIDE,
             module="mpnet",
             types=None,
-            also=lambda c: {
+            further_weights=lambda c: {
                 "encoder.relative_attention_bias.weight": (
                     c.size("relative_attention_num_buckets"),
                     c.size("num_attention_heads"),
@@ -447,7 +448,7 @@ TEXT_ENCODERS: dict[str, Family] = {
         max_positions=offset_positions,
     ),
     "electra": encoder(
-        Around(
+        OutsideLayers(
             module="electra",
             width="embedding_size",
             projection="embeddings_project",
@@ -461,26 +462,26 @@ TEXT_ENCODERS: dict[str, Family] = {
         d_positions="embedding_size",
     ),
     "albert": encoder(
-        ALBERT_AROUND,
+        ALBERT_OUTSIDE,
         ALBERT_NAMES,
-        mixer=lambda c, layer: None,
-        ffn=lambda c, layer: None,
+        mixer=LOOPED.mixer,
+        ffn=LOOPED.ffn,
         norms=(),
         shared=albert_layers,
         d_embedding="embedding_size",
         d_positions="embedding_size",
     ),
     "deberta-v2": encoder(
-        DEBERTA_AROUND,
+        DEBERTA_OUTSIDE,
         DEBERTA_NAMES,
-        mixer=replace(BOTH_WAYS, head_dim="attention_head_size"),
+        mixer=replace(BIDIRECTIONAL, head_dim="attention_head_size"),
         layer_extras=(deberta_layer,),
         positions=lambda c: 0 if c.get("position_biased_input") is False else c.size("max_position_embeddings"),
-        d_embedding=DEBERTA_AROUND.width,
-        d_positions=DEBERTA_AROUND.width,
+        d_embedding=DEBERTA_OUTSIDE.width,
+        d_positions=DEBERTA_OUTSIDE.width,
     ),
     "modernbert": encoder(
-        MODERNBERT_AROUND,
+        MODERNBERT_OUTSIDE,
         Names(
             embedding="embeddings.tok_embeddings",
             layer="layers.{layer}",
@@ -489,7 +490,7 @@ TEXT_ENCODERS: dict[str, Family] = {
             packed={"Wqkv": PACKED_QKV, "Wi": GATE_UP},
             renamed={"o_proj": "Wo", "down_proj": "Wo"},
         ),
-        mixer=replace(BOTH_WAYS, bias="attention_bias", window=MODERNBERT_WINDOW),
+        mixer=replace(BIDIRECTIONAL, bias="attention_bias", window=MODERNBERT_WINDOW),
         ffn=Dense(),
         norms=modernbert_norms,
         norm=MODERNBERT_NORM,
@@ -500,13 +501,13 @@ TEXT_ENCODERS: dict[str, Family] = {
     ),
     "modernbert-decoder": MODERNBERT_DECODER,
     "nomic_bert": encoder(
-        NOMIC_AROUND,
+        NOMIC_OUTSIDE,
         FLASH_NAMES.but(
             attention="attn",
             packed={"Wqkv": PACKED_QKV},
             renamed={"o_proj": "out_proj", "up_proj": "fc11", "gate_proj": "fc12", "down_proj": "fc2"},
         ),
-        mixer=replace(BOTH_WAYS, bias="qkv_proj_bias", head_dim="head_dim"),
+        mixer=replace(BIDIRECTIONAL, bias="qkv_proj_bias", head_dim="head_dim"),
         ffn=Dense(bias="mlp_fc1_bias"),
         norms=FLASH_NORMS,
         rotary=Rotary(),
@@ -515,8 +516,8 @@ TEXT_ENCODERS: dict[str, Family] = {
     "gte": GTE,
     "new": GTE,
     "eurobert": Family(
-        mixer=Attention(bias="attention_bias", both_ways=True),
-        names=named(MODERNBERT_AROUND, Names()),
+        mixer=Attention(bias="attention_bias", bidirectional=True),
+        names=named(MODERNBERT_OUTSIDE, Names()),
         extras=(eurobert_behind,),
         pools=True,
         ties=False,

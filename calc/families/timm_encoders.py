@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from calc.families.fields import Fields
-from calc.families.tower_parts import FUSED, batch_statistics, placed, two
+from calc.families.tower_parts import FUSED, batch_statistics, height_and_width, placed
 from calc.model.tensor import Shape, Shapes, weights, with_biases
 from calc.model.vision import NamedShape
 
@@ -100,6 +100,7 @@ def fastvit(path: str) -> Iterator[NamedShape]:
         else:
             block |= {**merged({"token_mixer": (width, 1, 3, 3)}), "layer_scale.gamma": (width, 1, 1)}
         yield from placed(f"{at}.blocks.{{layer}}", block, blocks)
+        yield from batch_statistics(f"{at}.blocks.{{layer}}.mlp.conv.bn", width, blocks)
     last = FASTVIT_STAGES[-1][0]
     squeeze: Shapes = {"se.fc1": (last // 8, 2 * last, 1, 1), "se.fc2": (2 * last, last // 8, 1, 1)}
     yield from placed(f"{path}.final_conv", with_biases(squeeze) | merged({"": (2 * last, 1, 3, 3)}))
@@ -108,11 +109,6 @@ def fastvit(path: str) -> Iterator[NamedShape]:
 def merged(convolutions: Shapes) -> Shapes:
     """Convolutions into which their branches were merged."""
     return with_biases({f"{name}.reparam_conv".removeprefix("."): shape for name, shape in convolutions.items()})
-
-
-def fastvit_statistics(path: str) -> Iterator[NamedShape]:
-    for stage, (width, blocks, _) in enumerate(FASTVIT_STAGES):
-        yield from batch_statistics(f"{path}.stages.{stage}.blocks.{{layer}}.mlp.conv.bn", width, blocks)
 
 
 class Perception(NamedTuple):
@@ -153,7 +149,7 @@ def perception(c: Fields, path: str) -> Iterator[NamedShape]:
     usual = PERCEPTION[c.get("architecture")]
     a = Fields(arguments(c).stated, usual._asdict(), {})
     d, n, p = a.size("embed_dim"), a.size("depth"), 14
-    height, width = two(a, "img_size")
+    height, width = height_and_width(a, "img_size")
     layer = FUSED.shapes(d, usual.wide * d // usual.embed_dim)
     if usual.class_token:
         yield f"{path}.cls_token", (1, 1, d), 1

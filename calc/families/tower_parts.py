@@ -10,7 +10,7 @@ from typing import Any
 from calc.errors import ConfigError, Message, shown
 from calc.families.fields import MAX_LAYERS, Fields
 from calc.model.tensor import Shape, Shapes, biased
-from calc.model.vision import ListedTower, NamedShape
+from calc.model.vision import TEXT, ListedTower, NamedShape, TowerBuffer
 
 MAX_WEIGHTS = 50_000  # dots3-note's has the most different ones, 2,700
 PROJECTOR = "multi_modal_projector"
@@ -21,7 +21,7 @@ DEFAULTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """Defaults of fields that a config leaves out (transformers 5.23 `configuration_*.py`): of `encoders` that several
 models share, by the model_type of their section; and of `wrappers`, by model_type and section, "" for the whole."""
 Lister = Callable[[Fields, Fields], Iterable[NamedShape]]
-"""Weights, made from the encoder's section and the whole config."""
+"""Weights and buffers, made from the encoder's section and the whole config."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,49 +78,37 @@ FUSED = Layer(qkv="attn.qkv", out="attn.proj", norms=("norm1", "norm2"))
 """Queries, keys and values in one matrix, under timm's names."""
 
 
-def images(lister: Lister, *others: str, statistics: Lister | None = None) -> Tower:
+def images(lister: Lister, *others: str) -> Tower:
     """A row of encoders for images; `others` are the further sections that it counts."""
-
-    def read(c: Fields, whole: Fields) -> ListedTower:
-        return listed(c, lister(c, whole), statistics(c, whole) if statistics else ())
-
-    return Tower(read, ("vision_config", *others))
+    return Tower(lambda c, whole: listed(c, lister(c, whole)), ("vision_config", *others))
 
 
-def separate(lister: Lister, *sections: str, statistics: Lister | None = None) -> Tower:
+def by_sections(lister: Lister, *sections: str) -> Tower:
     """A row of encoders for sound alone, or for images of which the config has no vision_config."""
-
-    def read(c: Fields, whole: Fields) -> ListedTower:
-        counted, buffers = limited(lister(c, whole)), limited(statistics(c, whole) if statistics else ())
-        return ListedTower(modules=counted, statistics=buffers, images=False, num_layers=None, hidden=None)
-
-    return Tower(read, sections)
+    return Tower(lambda c, whole: listed(None, lister(c, whole)), sections)
 
 
-def listed(c: Fields, modules: Iterable[NamedShape], statistics: Iterable[NamedShape] = ()) -> ListedTower:
-    """A tower for images as the section c describes them; statistics are no parameters."""
-    return ListedTower(
-        modules=limited(modules),
-        statistics=limited(statistics),
-        images=True,
-        num_layers=c.maybe("num_hidden_layers"),
-        hidden=c.maybe("hidden_size"),
-        deepstack=count(c, "deepstack_visual_indexes"),
-    )
-
-
-def limited(parts: Iterable[NamedShape]) -> tuple[NamedShape, ...]:
-    """The weights, as long as they are no more than an encoder may have. Raises ConfigError."""
-    weights: list[NamedShape] = []
-    for weight in parts:
-        if weight[2] > MAX_LAYERS or len(weights) == MAX_WEIGHTS:
+def listed(c: Fields | None, tensors: Iterable[NamedShape]) -> ListedTower:
+    """A tower for images as the section c describes them; None: for sound, or for images without a section. Raises
+    ConfigError for more tensors than an encoder may have."""
+    modules: list[NamedShape] = []
+    buffers: list[NamedShape] = []
+    for tensor in tensors:
+        if tensor[2] > MAX_LAYERS or len(modules) + len(buffers) == MAX_WEIGHTS:
             sentence = (
                 "The encoder of this config would have more than {layers:,} equal layers or {weights:,} different "
                 "weights; it must have fewer."
             )
             raise ConfigError(Message(sentence, layers=MAX_LAYERS, weights=MAX_WEIGHTS))
-        weights.append(weight)
-    return tuple(weights)
+        (buffers if isinstance(tensor, TowerBuffer) else modules).append(tensor)
+    return ListedTower(
+        modules=tuple(modules),
+        buffers=tuple(buffers),
+        images=c is not None,
+        num_layers=c and c.maybe("num_hidden_layers"),
+        hidden=c and c.maybe("hidden_size"),
+        deepstack=0 if c is None else count(c, "deepstack_visual_indexes"),
+    )
 
 
 def defaults_of(model_type: str, section: str) -> Mapping[str, Any]:
@@ -143,7 +131,7 @@ def count(c: Fields, name: str) -> int:
     return len(c.get(name)) if c.indices(name) else 0
 
 
-def two(c: Fields, name: str) -> tuple[int, int]:
+def height_and_width(c: Fields, name: str) -> tuple[int, int]:
     """A height and a width, or one number for both."""
     value = c.get(name)
     pair = value if isinstance(value, list) and len(value) == 2 else [value, value]
@@ -161,6 +149,7 @@ def numbers(c: Fields, name: str, least: int = 1) -> list[int]:
 
 
 def patches(c: Fields) -> int:
+    """Patches of a square image."""
     return (c.size("image_size") // c.size("patch_size")) ** 2
 
 
@@ -176,9 +165,21 @@ def flat_patch(c: Fields, channels: str = "num_channels") -> Shape:
     return c.size("hidden_size"), c.size(channels) * c.size("patch_size") ** 2
 
 
+def two_matrices(seen: int, wide: int = TEXT, out: int = TEXT) -> Shapes:
+    """LLaVA's projector, arXiv:2310.03744: from what it sees through a width to the language model's."""
+    return {"linear_1": (wide, seen), "linear_2": (out, wide)}
+
+
 def merged_width(c: Fields, field: str = "hidden_size") -> int:
     """Width of the patches that one token stands for, joined."""
     return c.size(field) * c.size("spatial_merge_size") ** 2
+
+
+def head_widths(c: Fields) -> tuple[int, int, int]:
+    """Width of the queries, of the keys, and of one head: the hidden size over the heads, unless it is stated."""
+    d, heads = c.sizes("hidden_size", "num_attention_heads")
+    d_head = c.maybe("head_dim") or d // heads
+    return heads * d_head, (c.maybe("num_key_value_heads") or heads) * d_head, d_head
 
 
 def layers(
@@ -212,13 +213,19 @@ def each(names: str, shape: Shape, letters: Iterable[str] = "qkv") -> Shapes:
 
 
 def norms(width: int, *names: str) -> Shapes:
+    """Vectors of one width: norms without their biases."""
     return dict.fromkeys(names, (width,))
 
 
-def batch_statistics(path: str, width: int, layers: int) -> Iterator[NamedShape]:
+def batch_statistics(path: str, width: int, layers: int) -> Iterator[TowerBuffer]:
     """Buffers of the norms over a batch: mean, variance and a counter."""
     statistics: Shapes = {"running_mean": (width,), "running_var": (width,), "num_batches_tracked": ()}
-    yield from placed(path, statistics, layers)
+    yield from buffers(path, statistics, layers)
+
+
+def buffers(path: str, shapes: Shapes, copies: int = 1) -> Iterator[TowerBuffer]:
+    """Tensors under a path that are no parameters."""
+    return (TowerBuffer(*row) for row in placed(path, shapes, copies))
 
 
 def placed(path: str, shapes: Shapes, copies: int = 1) -> Iterator[NamedShape]:

@@ -41,6 +41,7 @@ def read_vision(config: Mapping[str, Any]) -> ListedTower | None:
 
 
 def tower_of(config: Mapping[str, Any]) -> Tower | None:
+    """Reader of a wrapper's encoders; None where none is known."""
     whole = config.get("model_type")
     return TOWERS.get(whole) if isinstance(whole, str) else None
 

@@ -19,6 +19,7 @@ from calc.model.tensor import Shape
 
 
 def zamba_is_hybrid(c: Fields, layer: int) -> bool:
+    """Whether a layer runs a shared block too."""
     listed = c.get("layers_block_type")
     if isinstance(listed, list) and layer < len(listed):
         return bool(listed[layer] == "hybrid")
@@ -48,6 +49,7 @@ def zamba_width(c: Fields) -> int:
 
 
 def zamba_block(c: Fields, path: str, places: tuple[int, ...], ffn: MLP, adapters: tuple[Extra, ...] = ()) -> Block:
+    """A shared block, with the layers that run it."""
     norms = {f"{path}.input_layernorm.weight": (zamba_width(c),)}
     norms |= {f"{path}.pre_ff_layernorm.weight": (c.size("hidden_size"),)}
     return Block(
@@ -82,6 +84,7 @@ def zamba2_shared(c: Fields) -> tuple[Block, ...]:
 
 
 def zamba2_adapters(c: Fields, turns: range, width: int) -> tuple[Extra, ...]:
+    """Low-rank adapters of a shared block, one set for each place that runs it."""
     hidden, rank = c.size("hidden_size"), c.size("adapter_rank")
     attention: dict[str, Shape] = {}
     mlp: dict[str, Shape] = {}
@@ -112,6 +115,7 @@ ZAYA_SLIDING = replace(ZAYA_FULL, window=Window())
 
 
 def zaya_mixers(c: Fields, layer: int) -> tuple[Mixer, ...]:
+    """Attention, and the convolutions over its queries and keys."""
     kinds = c.per_layer("layer_types", c.size("num_hidden_layers"), ("hybrid", "hybrid_sliding"))
     attention = (ZAYA_SLIDING if kinds and kinds[layer] == "hybrid_sliding" else ZAYA_FULL)(c, layer)
     convs = QKConvs(

@@ -69,6 +69,7 @@ class Architecture(Frozen):
 
     @cached_property
     def num_layers(self) -> int:
+        """Layers that run, each time that they do."""
         return sum(len(block.layers) for block in self.blocks)
 
     @property
@@ -119,9 +120,11 @@ class Architecture(Frozen):
         return tuple(tensor if kind is None else replace(tensor, dtype=kind) for tensor, kind in kinds)
 
     def tensors_of(self, block: Block) -> tuple[Tensor, ...]:
+        """Weights of one kind of layer."""
         return tuple(spent(self._block(block)))
 
     def parameters(self) -> Parameters:
+        """Counts of unique parameters, by component."""
         return self.counted
 
     @cached_property
@@ -204,7 +207,7 @@ class Architecture(Frozen):
         if self.vision is not None:
             for name, shape, copies in self.vision.shapes(hidden):
                 yield Tensor(name, shape, "vision", tuple(range(copies)), excluded_as="vision")
-            for name, shape, copies in self.vision.buffers():
+            for name, shape, copies in self.vision.buffers:
                 yield Tensor(name, shape, "vision", tuple(range(copies)), excluded_as="persistent_buffers")
 
     def _block(self, block: Block, excluded_as: Excluded | None = None) -> Iterator[Tensor]:

@@ -3,7 +3,7 @@ from typing import Any, ClassVar, Literal
 
 from calc.errors import Frozen, Message
 from calc.model.conventions import Kernels, Names
-from calc.model.mixer_kind import Made, MixerKind
+from calc.model.mixer_kind import LayerTensor, MixerKind
 from calc.model.tensor import Component, Elements, Shapes, WindowTokens, weights
 
 Projection = Literal["q_proj", "k_proj", "v_proj", "o_proj", "g_proj"]
@@ -94,7 +94,7 @@ class GQA(Attention):
     gate: Literal["none", "heads", "channels"] = "none"  # a projection of its own that gates the output
     own_keys: bool = True  # False: reads the cache of an earlier layer, Gemma 3n
     cross: bool = False  # keys and values are those of an image, not of the text: Llama 3.2 Vision
-    both_ways: bool = False  # a token sees those behind it too, so that a text passes at once and leaves nothing: BERT
+    bidirectional: bool = False  # a token sees later ones too; a text passes at once and leaves no cache: BERT
     keys_are_values: bool = False  # one projection for both, Gemma 4
     sinks: bool = False  # one learned logit a query head, gpt-oss
     delayed: bool = False  # half of each value is made from the token before: ZAYA
@@ -146,7 +146,7 @@ class GQA(Attention):
         """Elements that attention reads of each cached token, by how far back: those of the window; or all index keys,
         and the rest of what the indexer picks."""
         index = 0 if self.indexer is None else self.indexer.cached_elements()
-        return by_reach(self.window, self.indexer, self.cached_elements() - index, index)
+        return by_window(self.window, self.indexer, self.cached_elements() - index, index)
 
     def pair_flops(self, *, absorbed: bool = False) -> dict[WindowTokens, Any]:
         """FLOPs of one query-key pair over all heads, by how far back the pairs go: its score, and its value's share of
@@ -154,12 +154,12 @@ class GQA(Attention):
         if self.cross:
             return {}
         pair = 2 * self.n_q * (self.d_head + self.value_width)
-        return by_reach(self.window, self.indexer, pair, 0 if self.indexer is None else self.indexer.pair_flops())
+        return by_window(self.window, self.indexer, pair, 0 if self.indexer is None else self.indexer.pair_flops())
 
     @property
     def caches(self) -> bool:
         """Whether it keeps keys and values of the text for the tokens to come."""
-        return self.own_keys and not self.cross and not self.both_ways
+        return self.own_keys and not self.cross and not self.bidirectional
 
     def cached_vectors(self) -> tuple[int, ...]:
         if not self.caches:
@@ -168,7 +168,7 @@ class GQA(Attention):
 
     @property
     def sees_ahead(self) -> bool:
-        return self.both_ways
+        return self.bidirectional
 
     @property
     def score_heads(self) -> int:
@@ -205,15 +205,15 @@ class GQA(Attention):
         """Itself, unless its keys and values are those of an image."""
         return None if self.cross else self
 
-    def made(self, batch: tuple[str, int], length: tuple[str, int]) -> Iterator[Made]:
+    def made(self, batch: tuple[str, int], length: tuple[str, int]) -> Iterator[LayerTensor]:
         heads, kv, d = ("n_q", self.n_q), ("n_kv", self.n_kv), ("d_head", self.d_head)
         d_v = d if self.d_v is None else ("d_v", self.d_v)
-        yield Made(name=Q, sides=(batch, heads, length, d))
+        yield LayerTensor(name=Q, sides=(batch, heads, length, d))
         if not self.cross:
-            yield Made(name=K, sides=(batch, kv, length, d), cached=self.caches)
-            yield Made(name=V, sides=(batch, kv, length, d_v), cached=self.caches)
-            yield Made(name=SCORES, sides=(batch, heads, length, length))
-        yield Made(name=OUTPUT, sides=(batch, length, (f"n_q·{d_v[0]}", self.n_q * d_v[1])))
+            yield LayerTensor(name=K, sides=(batch, kv, length, d), cached=self.caches)
+            yield LayerTensor(name=V, sides=(batch, kv, length, d_v), cached=self.caches)
+            yield LayerTensor(name=SCORES, sides=(batch, heads, length, length))
+        yield LayerTensor(name=OUTPUT, sides=(batch, length, (f"n_q·{d_v[0]}", self.n_q * d_v[1])))
 
     # What it is called
 
@@ -229,15 +229,15 @@ class GQA(Attention):
             return Message("{kind}, cross attention", kind=kind)
         if not self.own_keys:
             return Message("{kind}, shared cache", kind=kind)
-        if self.both_ways and self.window is None:
+        if self.bidirectional and self.window is None:
             return Message("{kind}, both ways", kind=kind)
-        if self.both_ways:
+        if self.bidirectional:
             return Message("{kind}, both ways, window of {n:,}", kind=kind, n=self.window)
         return kind if self.window is None else Message("{kind}, window of {n:,}", kind=kind, n=self.window)
 
     def about(self) -> Iterator[Message]:
         """Kind, by how many query heads share a KV head, and what is special."""
-        if self.both_ways:  # the others are sentences about a cache
+        if self.bidirectional:  # the others are sentences about a cache
             yield BOTH_WAYS
             return
         shared = self.n_q // self.n_kv
@@ -355,7 +355,7 @@ class SparseIndexer(Frozen):
         return 2 * self.n_index * self.d_index
 
 
-def by_reach(
+def by_window(
     window: WindowTokens, indexer: SparseIndexer | None, attended: Any, looked_through: Any
 ) -> dict[WindowTokens, Any]:
     """Cost of a token, by how far back: in the window; or among those that the indexer picks, and among all that it

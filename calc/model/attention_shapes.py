@@ -4,18 +4,18 @@ from collections.abc import Iterable
 
 from calc.errors import Message
 from calc.model.block import Block
-from calc.model.mixer_kind import Made
+from calc.model.mixer_kind import LayerTensor
 from calc.model.mixers import Mixer
 from calc.model.tensor import Sides
 
 
-def made(mixer: Mixer, hidden: int, batch: int, length: int) -> tuple[Made, ...]:
+def made(mixer: Mixer, hidden: int, batch: int, length: int) -> tuple[LayerTensor, ...]:
     """Tensors of one layer on `batch` sequences of `length` tokens, from its input to its output."""
     state: Sides = (("B", batch), ("L", length), ("h", hidden))
     return (
-        Made(name=Message("Input"), sides=state),
+        LayerTensor(name=Message("Input"), sides=state),
         *mixer.made(("B", batch), ("L", length)),
-        Made(name=Message("Output of the layer's mixer"), sides=state),
+        LayerTensor(name=Message("Output of the layer's mixer"), sides=state),
     )
 
 

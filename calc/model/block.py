@@ -57,22 +57,22 @@ class Block(Frozen):
 
     @property
     def attentions(self) -> tuple[AttentionMixer, ...]:
-        """Its mixers that keep something of each token."""
+        """Mixers that cache something of each token."""
         return tuple(mixer for mixer in self.mixers if not isinstance(mixer, Recurrent))
 
     @property
     def recurrences(self) -> tuple[RecurrentMixer, ...]:
-        """Its mixers that keep a state."""
+        """Mixers that keep a state of fixed size."""
         return tuple(mixer for mixer in self.mixers if isinstance(mixer, Recurrent))
 
     @property
     def moe(self) -> MoE | None:
-        """Its feed-forward where that has routed experts."""
+        """The feed-forward where it has routed experts, else None."""
         return self.ffn if isinstance(self.ffn, MoE) else None
 
     @property
     def dense(self) -> MLP | None:
-        """Its feed-forward where every token passes through all of it."""
+        """The feed-forward where every token passes through all of it, else None."""
         return self.ffn if isinstance(self.ffn, MLP) else None
 
     def rank(self, tp: int, slices: int | None = None, spread: int = 1, groups: RankGroups | None = None) -> Self:

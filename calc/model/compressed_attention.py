@@ -4,7 +4,7 @@ from typing import Any, ClassVar, Literal
 from calc.errors import Message
 from calc.model.attention import OUTPUT, SCORES, Attention, Q, limits
 from calc.model.conventions import Kernels
-from calc.model.mixer_kind import Made
+from calc.model.mixer_kind import LayerTensor
 from calc.model.tensor import Component, Elements, Shapes, WindowTokens
 
 COMPRESSED = Message(
@@ -131,18 +131,20 @@ class CompressedAttention(Attention):
         """None: its key is the value, and entries stand for several tokens."""
         return None
 
-    def made(self, batch: tuple[str, int], length: tuple[str, int]) -> Iterator[Made]:
+    def made(self, batch: tuple[str, int], length: tuple[str, int]) -> Iterator[LayerTensor]:
         tokens, heads, d = (batch, length), ("n_q", self.n_q), ("d_head", self.d_head)
-        yield Made(name=Message("Compressed queries"), sides=(*tokens, ("r_q", self.q_rank)))
-        yield Made(name=Q, sides=(batch, heads, length, d))
-        yield Made(name=Message("Keys, which are the values too"), sides=(batch, ("1", 1), length, d), cached=True)
+        yield LayerTensor(name=Message("Compressed queries"), sides=(*tokens, ("r_q", self.q_rank)))
+        yield LayerTensor(name=Q, sides=(batch, heads, length, d))
+        yield LayerTensor(
+            name=Message("Keys, which are the values too"), sides=(batch, ("1", 1), length, d), cached=True
+        )
         seen = length
         if self.rate is not None:
             entries = ("L / m", length[1] // self.rate)
-            yield Made(name=Message("Compressed entries"), sides=(batch, ("1", 1), entries, d), cached=True)
+            yield LayerTensor(name=Message("Compressed entries"), sides=(batch, ("1", 1), entries, d), cached=True)
             seen = ("L + L / m", length[1] + entries[1])
-        yield Made(name=SCORES, sides=(batch, heads, length, seen))
-        yield Made(name=OUTPUT, sides=(*tokens, (f"n_q·{d[0]}", self.n_q * d[1])))
+        yield LayerTensor(name=SCORES, sides=(batch, heads, length, seen))
+        yield LayerTensor(name=OUTPUT, sides=(*tokens, (f"n_q·{d[0]}", self.n_q * d[1])))
 
     # What it is called
 

@@ -42,6 +42,7 @@ class Names(Frozen):
     types: Mapping[str, FixedDtype] = {}  # last part of a name -> the type that it is always stored in
 
     def but(self, **names: Any) -> Self:
+        """The names, some of them replaced."""
         return self.model_copy(update=names)
 
     @property
@@ -63,9 +64,11 @@ class Names(Frozen):
         return {name: shape[::-1] for name, shape in plain.items()} if self.transposed else plain
 
     def stored_expert(self, shapes: Shapes) -> Shapes:
+        """The weights of one routed expert as the checkpoint writes them."""
         return _written(shapes, self.expert_packed, self.expert_renamed)
 
     def stored_stack(self, shapes: Shapes, experts: int, how: Stacked) -> Shapes:
+        """The weights of all routed experts, stacked in one tensor each, as the checkpoint writes them."""
         stack: Shapes = {}
         for name, shape in self.stored_expert(shapes).items():
             module, _, leaf = name.rpartition(".")

@@ -70,6 +70,7 @@ class MLP(Frozen):
         return self.model_copy(update={"intermediate": self.intermediate // (groups.dense if groups else tp)})
 
     def divides(self, tp: int) -> bool:
+        """Whether tp ranks can share its columns evenly."""
         return self.intermediate % tp == 0
 
 

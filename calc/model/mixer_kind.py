@@ -8,7 +8,7 @@ from calc.model.conventions import GGUFRules, Kernels, Names
 from calc.model.tensor import Elements, Shapes, Sides
 
 
-class Made(Frozen):
+class LayerTensor(Frozen):
     """A tensor that a layer makes."""
 
     name: Message
@@ -75,7 +75,7 @@ class MixerKind(Frozen):
         """Readers of each key, in a sentence."""
         raise NotImplementedError
 
-    def made(self, batch: tuple[str, int], length: tuple[str, int]) -> Iterator[Made]:
+    def made(self, batch: tuple[str, int], length: tuple[str, int]) -> Iterator[LayerTensor]:
         """Tensors that it makes of such sequences between a layer's input and its output."""
         raise NotImplementedError
 

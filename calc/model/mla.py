@@ -2,9 +2,9 @@ from collections.abc import Iterator
 from typing import Any, ClassVar, Literal
 
 from calc.errors import Message
-from calc.model.attention import GQA, OUTPUT, SCORES, Attention, K, Q, SparseIndexer, V, by_reach, limits
+from calc.model.attention import GQA, OUTPUT, SCORES, Attention, K, Q, SparseIndexer, V, by_window, limits
 from calc.model.conventions import GGUFRules, Kernels
-from calc.model.mixer_kind import Made
+from calc.model.mixer_kind import LayerTensor
 from calc.model.tensor import Component, Elements, Shapes, Sides, WindowTokens, weights
 
 LATENT = Message(
@@ -65,7 +65,7 @@ class LatentAttention(Attention):
         """Elements that attention reads of each cached token, by how far back: those of the window; or all index keys,
         and the rest of what the indexer picks."""
         index = 0 if self.indexer is None else self.indexer.cached_elements()
-        return by_reach(self.window, self.indexer, self.cached_elements() - index, index)
+        return by_window(self.window, self.indexer, self.cached_elements() - index, index)
 
     def packed_bits(self) -> dict[WindowTokens, int]:
         """Bits of a cached token in fp8 as FlashMLA packs it: the latent with an fp32 scale for each 128, the rotary
@@ -74,13 +74,13 @@ class LatentAttention(Attention):
         latent = 8 * self.kv_rank + 32 * -(-self.kv_rank // 128) + 16 * self.d_rope
         picks = self.indexer if self.picks_tokens else None
         key = 0 if picks is None else 8 * picks.d_index + 32 * -(-picks.d_index // 128)
-        return by_reach(self.window, self.indexer, latent, key)
+        return by_window(self.window, self.indexer, latent, key)
 
     def pair_flops(self, *, absorbed: bool = False) -> dict[WindowTokens, Any]:
         """FLOPs of one query-key pair over all heads, by how far back the pairs go: its score, and its value's share of
         the output. Absorbed: attention works on the latents themselves, DeepSeek-V2 section 2.1.2."""
         pair = 2 * self.n_q * (self.exchanged_width if absorbed else self.d_nope + self.d_rope + self.d_v)
-        return by_reach(self.window, self.indexer, pair, 0 if self.indexer is None else self.indexer.pair_flops())
+        return by_window(self.window, self.indexer, pair, 0 if self.indexer is None else self.indexer.pair_flops())
 
     @property
     def score_heads(self) -> int:
@@ -121,21 +121,21 @@ class LatentAttention(Attention):
             shapes["attn_v_b.weight"] = (self.n_q, self.d_v, self.kv_rank)
         return shapes
 
-    def made(self, batch: tuple[str, int], length: tuple[str, int]) -> Iterator[Made]:
+    def made(self, batch: tuple[str, int], length: tuple[str, int]) -> Iterator[LayerTensor]:
         tokens, heads = (batch, length), ("n_q", self.n_q)
         d_v, d = ("d_v", self.d_v), ("d_nope + d_rope", self.d_nope + self.d_rope)
         if self.q_rank is not None:
-            yield Made(name=Message("Compressed queries"), sides=(*tokens, ("r_q", self.q_rank)))
-        yield Made(name=Q, sides=(batch, heads, length, d))
+            yield LayerTensor(name=Message("Compressed queries"), sides=(*tokens, ("r_q", self.q_rank)))
+        yield LayerTensor(name=Q, sides=(batch, heads, length, d))
         latent: Sides = (*tokens, ("r_kv", self.kv_rank))
-        yield Made(name=Message("Latent of keys and values"), sides=latent, cached=self.own_latent)
+        yield LayerTensor(name=Message("Latent of keys and values"), sides=latent, cached=self.own_latent)
         if self.d_rope:
             rotary: Sides = (batch, ("1", 1), length, ("d_rope", self.d_rope))
-            yield Made(name=Message("Rotary key, of all heads"), sides=rotary, cached=self.own_latent)
-        yield Made(name=K, sides=(batch, heads, length, d))
-        yield Made(name=V, sides=(batch, heads, length, d_v))
-        yield Made(name=SCORES, sides=(batch, heads, length, length))
-        yield Made(name=OUTPUT, sides=(*tokens, (f"n_q·{d_v[0]}", self.n_q * d_v[1])))
+            yield LayerTensor(name=Message("Rotary key, of all heads"), sides=rotary, cached=self.own_latent)
+        yield LayerTensor(name=K, sides=(batch, heads, length, d))
+        yield LayerTensor(name=V, sides=(batch, heads, length, d_v))
+        yield LayerTensor(name=SCORES, sides=(batch, heads, length, length))
+        yield LayerTensor(name=OUTPUT, sides=(*tokens, (f"n_q·{d_v[0]}", self.n_q * d_v[1])))
 
     # What it is called
 

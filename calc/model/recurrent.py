@@ -5,12 +5,12 @@ from typing import Any, ClassVar, Literal
 
 from calc.errors import Message
 from calc.model.conventions import GGUFRules, Kernels, Names
-from calc.model.mixer_kind import Made, MixerKind
+from calc.model.mixer_kind import LayerTensor, MixerKind
 from calc.model.tensor import Component, Elements, Shapes, biased
 
 
 class Recurrent(MixerKind):
-    """Base of recurrences."""
+    """Base of recurrences. The defaults are those of a mixer without a state or a convolution."""
 
     word: ClassVar[Message] = Message("Short convolution")
     summary: ClassVar[Message] = Message("**A recurrent layer** keeps a state of fixed size.")
@@ -33,7 +33,8 @@ class Recurrent(MixerKind):
         return 0
 
     def past_elements(self) -> int:
-        """Elements of the columns that the convolution looks back on, where it has a kernel one fewer than that."""
+        """Elements of the columns before the current one that a convolution looks back on, one fewer than its
+        kernel."""
         columns = getattr(self, "d_conv", None)
         return self.conv_elements() if columns is None else self.conv_elements() // columns * (columns - 1)
 
@@ -41,7 +42,7 @@ class Recurrent(MixerKind):
         return self.past_elements(), self.state_elements()
 
     def view_elements(self) -> int:
-        """Elements of which the convolution's memory is a part only while tokens are generated: none."""
+        """Elements that the storage of the convolution's memory has beyond it while tokens are generated."""
         return 0
 
     def scan_flops(self) -> Any:
@@ -70,8 +71,10 @@ class Recurrent(MixerKind):
     def path(self, names: Names, number: int) -> str:
         return names.recurrent
 
-    def made(self, batch: tuple[str, int], length: tuple[str, int]) -> Iterator[Made]:
-        yield Made(name=Message("State, of any length"), sides=(batch, ("state", self.state_elements())), cached=True)
+    def made(self, batch: tuple[str, int], length: tuple[str, int]) -> Iterator[LayerTensor]:
+        yield LayerTensor(
+            name=Message("State, of any length"), sides=(batch, ("state", self.state_elements())), cached=True
+        )
 
     def as_grouped(self) -> None:
         return None

@@ -34,7 +34,7 @@ FixedDtype = Literal["fp32", "int64"]
 
 
 def norm_shapes(name: str, kind: Norm, width: int) -> Shapes:
-    """Weights of a norm of a kind."""
+    """Weights of a norm, by name [width]."""
     if kind == "none":
         return {}
     weights: Shapes = {f"{name}.weight": (width,)}
@@ -42,12 +42,12 @@ def norm_shapes(name: str, kind: Norm, width: int) -> Shapes:
 
 
 def weights(modules: Shapes) -> Shapes:
-    """Each module's weight."""
+    """Shapes by name of each module's weight."""
     return {f"{name}.weight": shape for name, shape in modules.items()}
 
 
 def with_biases(modules: Shapes) -> Shapes:
-    """Each module's weight and bias."""
+    """Shapes by name of each module's weight and bias, which is as long as the first side."""
     return weights(modules) | {f"{name}.bias": shape[:1] for name, shape in modules.items()}
 
 

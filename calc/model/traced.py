@@ -69,11 +69,11 @@ def formula_of(number: int) -> Any:
         ]:
             waiting += missing
         else:
-            top.formula = top.operation(*map(known, top.arguments))
-    return known(number)
+            top.formula = top.operation(*map(formula_or_number, top.arguments))
+    return formula_or_number(number)
 
 
-def known(number: int) -> Any:
+def formula_or_number(number: int) -> Any:
     """The formula of a number whose own was asked for."""
     return number.formula if isinstance(number, Traced) else int(number)
 

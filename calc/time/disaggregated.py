@@ -149,7 +149,7 @@ class Disaggregated:
 def cached_bytes(speed: Speed, tokens: int) -> Any:
     """Bytes of cache and state of a sequence that one rank holds on its stage."""
     nbytes = sum(
-        stage.bits_read(PassPart(1, 1, tokens - 1)) / 8 / stage.dcp + stage.state / 2 for stage in speed.demands
+        stage.bits_read(PassPart(1, 1, tokens - 1)) / 8 / stage.dcp + stage.state_bytes / 2 for stage in speed.demands
     )
     return nbytes / speed.layout.pp
 

@@ -317,7 +317,7 @@ class OffloadSpeed:
         before = self.runs[0].device  # what is measured has the copy of looked up tokens in it
         for run in self.runs:
             yield from self.operations(run, forward, end, decodes=decodes)
-            crossings = (run.device != before) + (2 * run.demand.sparse if run.experts != run.device else 0)
+            crossings = (run.device != before) + (2 * run.demand.moe_layers if run.experts != run.device else 0)
             if crossings and self.gpus:
                 row_bytes = run.demand.hidden * LlamaCpp.state_width * forward.tokens
                 latency = row("all_reduce_us", BUS).value.duration(end) * 1e-6

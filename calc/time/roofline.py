@@ -122,19 +122,24 @@ class Machine:
     def host(self, stage: Demand, *, decodes: bool) -> Seconds:
         """Seconds in which the host launches a stage's layers, by their kinds, which differ in kernels."""
         if not decodes:
-            kinds = stage.latent * self.prefill_latent + stage.linear * self.prefill_linear
-            return stage.layers * self.prefill_layer + stage.sparse * self.prefill_sparse + kinds
-        plain = stage.layers * (self.layer + self.quantize) + stage.sparse * self.sparse
-        return plain + stage.latent * self.latent + stage.linear * self.linear + stage.indexed * self.indexer
+            kinds = stage.mla_layers * self.prefill_latent + stage.recurrent_layers * self.prefill_linear
+            return stage.layers * self.prefill_layer + stage.moe_layers * self.prefill_sparse + kinds
+        plain = stage.layers * (self.layer + self.quantize) + stage.moe_layers * self.sparse
+        return (
+            plain
+            + stage.mla_layers * self.latent
+            + stage.recurrent_layers * self.linear
+            + stage.indexer_layers * self.indexer
+        )
 
     def prompt_kernels(self, stage: Demand, operations: Sequence[Operation]) -> "Iterator[Timed]":
         """Further traffic of prefill."""
         if self.unpacked and (packed := sum(operation.weights for operation in operations if operation.quantized)):
             unpacked = packed * self.unpacked
             yield Timed("unpacking", unpacked, memory=unpacked)
-        if self.score and stage.pairs:
+        if self.score and stage.pair_flops:
             flops = sum(operation.flops for operation in operations if operation.what == "scores")
-            scores = flops * stage.heads / sum(stage.pairs.values()) * self.score
+            scores = flops * stage.query_heads / sum(stage.pair_flops.values()) * self.score
             yield Timed("softmax", scores, memory=scores)
 
 
@@ -308,20 +313,20 @@ def communication(on: Machine, layout: Layout, stage: Demand, tokens: Any, sends
     (`Engine.all_to_all`), and send them back, instead of it: each rank sends its part of the tokens of its copy."""
     row = stage.hidden * stage.width
     whole, between = all_reduce(on, layout.tp, tokens * row), all_to_all(on, layout.dp, layout.dp * tokens * row)
-    reduced = 2 * stage.layers - stage.own if any_nonzero(stage.own) else 2 * stage.layers
-    dense = 2 * stage.joint * between if any_nonzero(stage.joint) else 0.0
-    if not stage.sparse or stage.routing is None:
+    reduced = 2 * stage.layers - stage.whole_mlp_layers if any_nonzero(stage.whole_mlp_layers) else 2 * stage.layers
+    dense = 2 * stage.dp_mlp_layers * between if any_nonzero(stage.dp_mlp_layers) else 0.0
+    if not stage.moe_layers or stage.routing is None:
         return reduced * whole + dense
-    gathered = reduced * whole + dense + 2 * stage.sparse * between
-    if any_nonzero(stage.split):
+    gathered = reduced * whole + dense + 2 * stage.moe_layers * between
+    if any_nonzero(stage.split_moe_layers):
         among_all = 2 * all_to_all(on, layout.ep, layout.dp * tokens * row) + all_to_all(on, layout.tp, tokens * row)
-        parts = (reduced - stage.split) * whole + dense + stage.split * among_all
-        gathered = where(stage.split > 0, parts, gathered)
+        parts = (reduced - stage.split_moe_layers) * whole + dense + stage.split_moe_layers * among_all
+        gathered = where(stage.split_moe_layers > 0, parts, gathered)
     if not any_nonzero(sends):
         return gathered
     reach = where(layout.ep < stage.routing.top_k, layout.ep, stage.routing.top_k)
-    exchanged = 2 * stage.sparse * all_to_all(on, layout.ep, tokens * reach * row / layout.tp)
-    return where(sends, (reduced - stage.sparse) * whole + dense + exchanged, gathered)
+    exchanged = 2 * stage.moe_layers * all_to_all(on, layout.ep, tokens * reach * row / layout.tp)
+    return where(sends, (reduced - stage.moe_layers) * whole + dense + exchanged, gathered)
 
 
 def shared_tokens(on: Machine, dcp: Any, layers: Any, nbytes: Any) -> Seconds:

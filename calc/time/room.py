@@ -156,7 +156,7 @@ class Shards:
         by_layer = own.others[chosen] + experts.routed[chosen] * share
         outside = np.stack(own.outside.of_stages(layout.pp))[:, chosen]
         stage_bytes = outside + [by_layer[:, stage.start : stage.stop].sum(axis=1) for stage in ranges]
-        does = replace(own.demand, routing=route, dcp=layout.dcp, longest=max(map(len, ranges)), stages=layout.pp)
+        does = replace(own.demand, routing=route, dcp=layout.dcp, longest_stage=max(map(len, ranges)), stages=layout.pp)
         if route is not None:
             shares = {"flops": 1, "elements": 1, "weights": share}
             routed = {name: getattr(experts.demand, name)["experts_routed"] * part for name, part in shares.items()}

@@ -50,7 +50,9 @@ class Speed:
         within = communication(on, self.layout, stage, forward.tokens, self.all_to_all)
         if any_nonzero(stage.dcp > 1):
             decoded = forward.sum(lambda part: part.tokens if part.decodes else 0)
-            within += shared_tokens(on, stage.dcp, stage.attending, decoded * stage.exchanged * stage.width)
+            within += shared_tokens(
+                on, stage.dcp, stage.attention_layers, decoded * stage.exchanged_elements * stage.width
+            )
         state = stage.hidden * (self.state_width or stage.width)
         passed_on = on.all_reduce + forward.tokens * state / on.link
         return where(self.layout.pp == 1, within, within + stage.stages * passed_on)
@@ -68,7 +70,7 @@ class Speed:
     def pace(self, batch: Any) -> Any:
         """Factor of a step's time over the sum of its stages: with a part of the sequences in each, all wait for the
         one with the most layers."""
-        longest = reduce(np.maximum, (stage.longest for stage in self.demands))
+        longest = reduce(np.maximum, (stage.longest_stage for stage in self.demands))
         parts = np.minimum(self.layout.pp, largest_share(batch, self.layout.dp))
         return np.maximum(1.0, parts * longest / sum(stage.layers for stage in self.demands))
 
@@ -243,7 +245,7 @@ def chunked(
 
 def windows_of(demands: Iterable[Demand]) -> frozenset[int]:
     """Tokens that windows of attention reach back."""
-    return frozenset(back for stage in demands for back in (*stage.pairs, *stage.read) if back is not None)
+    return frozenset(back for stage in demands for back in (*stage.pair_flops, *stage.read_bits) if back is not None)
 
 
 def total_parts(parts: Callable[[Forward], Iterable[Timed]], passes: PromptPasses) -> Iterator[Timed]:

@@ -154,28 +154,32 @@ class Demand:
     flops: Annotated[ByProduct, Symbol("φ", "FLOPs of a row")]
     weights: Annotated[ByProduct, Symbol("W", "bytes of weights")] = field(default_factory=dict)  # all experts included
     elements: Annotated[ByProduct, Symbol("e", "elements in and out of a row")]
-    pairs: Annotated[ByWindow, Symbol("φ_qk", "FLOPs of a query-key pair, all layers")]
-    absorbed: Annotated[ByWindow, Symbol("φ_qkd", "FLOPs of a query-key pair in decode, all layers")]
-    read: Annotated[ByWindow, Symbol("β", "bits of cache of a token that attention reads")] = field(
+    pair_flops: Annotated[ByWindow, Symbol("φ_qk", "FLOPs of a query-key pair, all layers")]
+    absorbed_pair_flops: Annotated[ByWindow, Symbol("φ_qkd", "FLOPs of a query-key pair in decode, all layers")]
+    read_bits: Annotated[ByWindow, Symbol("β", "bits of cache of a token that attention reads")] = field(
         default_factory=dict
     )
-    written: Annotated[Any, Symbol("β_w", "bits of cache that a token adds")] = 0
-    queries: Annotated[Any, Symbol("q", "elements of the outputs of all heads")]
-    exchanged: Annotated[Any, Symbol("q_x", "elements of all heads' queries and outputs in decode")]
+    written_bits: Annotated[Any, Symbol("β_w", "bits of cache that a token adds")] = 0
+    head_outputs: Annotated[Any, Symbol("q", "elements of the outputs of all heads")]
+    exchanged_elements: Annotated[Any, Symbol("q_x", "elements of all heads' queries and outputs in decode")]
     """Sent between ranks that share cached tokens."""
-    attending: Annotated[int, Symbol("L_a", "layers with attention")]
-    heads: Annotated[Any, Symbol("n_a", "query heads of all layers")]
+    attention_layers: Annotated[int, Symbol("L_a", "layers with attention")]
+    query_heads: Annotated[Any, Symbol("n_a", "query heads of all layers")]
     dcp: Annotated[Any, Symbol("dcp", "ranks that share cached tokens")]
-    scan: Annotated[Any, Symbol("φ_scan", "FLOPs of a token in recurrences")]
-    state: Annotated[Any, Symbol("σ", "bytes of recurrent state, read and written")]
+    scan_flops: Annotated[Any, Symbol("φ_scan", "FLOPs of a token in recurrences")]
+    state_bytes: Annotated[Any, Symbol("σ", "bytes of recurrent state, read and written")]
     layers: Annotated[int, Symbol("L", "layers of the stage")]
-    sparse: Annotated[int, Symbol("L_e", "layers of the stage with routed experts")]
-    latent: Annotated[int, Symbol("L_l", "layers of the stage with latent attention")]
-    linear: Annotated[int, Symbol("L_r", "layers of the stage with a recurrence")]
-    indexed: Annotated[int, Symbol("L_i", "layers of the stage with an indexer")]
-    joint: Annotated[int, Symbol("L_j", "layers of the stage whose dense feed-forward all copies share")] = 0
-    own: Annotated[int, Symbol("L_o", "layers of the stage whose dense feed-forward is whole on each rank")] = 0
-    split: Annotated[int, Symbol("L_s", "layers of the stage whose experts take a part of a copy's tokens")] = 0
+    moe_layers: Annotated[int, Symbol("L_e", "layers of the stage with routed experts")]
+    mla_layers: Annotated[int, Symbol("L_l", "layers of the stage with latent attention")]
+    recurrent_layers: Annotated[int, Symbol("L_r", "layers of the stage with a recurrence")]
+    indexer_layers: Annotated[int, Symbol("L_i", "layers of the stage with an indexer")]
+    dp_mlp_layers: Annotated[int, Symbol("L_j", "layers of the stage whose dense feed-forward all copies share")] = 0
+    whole_mlp_layers: Annotated[
+        int, Symbol("L_o", "layers of the stage whose dense feed-forward is whole on each rank")
+    ] = 0
+    split_moe_layers: Annotated[
+        int, Symbol("L_s", "layers of the stage whose experts take a part of a copy's tokens")
+    ] = 0
     hidden: int
     table_row: Annotated[Any, Symbol("e_row", "bytes of a row of the embedding")] = 0
     tied_head: Annotated[Any, Symbol("W_tied", "bytes of a head tied to the embedding")] = 0
@@ -183,7 +187,7 @@ class Demand:
     routing: Routing | None
     quantized: ByProduct = field(default_factory=dict)
     """Whether most of a product's weights are stored in fewer than 16 bits."""
-    longest: Any  # layers of the longest stage that it stands for
+    longest_stage: Any  # layers of the longest stage that it stands for
     stages: Any = 1  # pipeline stages that it stands for, each of which passes rows on
 
     def operations(self, forward: Forward) -> tuple[Operation, ...]:
@@ -219,22 +223,23 @@ class Demand:
 
     def attention(self, forward: Forward) -> Iterator[Operation]:
         """Attention over the cache, and recurrences, of all layers together."""
-        if self.pairs:
+        if self.pair_flops:
             flops = forward.sum(
                 lambda part: sum(
-                    each * part.pairs(back) for back, each in (self.absorbed if part.decodes else self.pairs).items()
+                    each * part.pairs(back)
+                    for back, each in (self.absorbed_pair_flops if part.decodes else self.pair_flops).items()
                 )
             )
             bits = forward.sum(self.bits_read)
-            cache = (bits + forward.tokens * self.written) / 8
-            taken = 2 * forward.tokens * self.queries * self.width
+            cache = (bits + forward.tokens * self.written_bits) / 8
+            taken = 2 * forward.tokens * self.head_outputs * self.width
             yield Operation("scores", flops, cache=cache, activations=taken)
-        if any_nonzero(self.state):
-            yield Operation("scan", forward.tokens * self.scan, cache=forward.sequences * self.state)
+        if any_nonzero(self.state_bytes):
+            yield Operation("scan", forward.tokens * self.scan_flops, cache=forward.sequences * self.state_bytes)
 
     def bits_read(self, part: PassPart) -> Any:
         """Bits of cache that a part reads: in decode a rank's share of the tokens; a prompt's is read by each."""
-        bits = sum(each * part.context(back) for back, each in self.read.items())
+        bits = sum(each * part.context(back) for back, each in self.read_bits.items())
         return bits / self.dcp if part.decodes and any_nonzero(self.dcp > 1) else bits
 
 
@@ -260,8 +265,8 @@ def demand(
         done,
         weights=weights,
         quantized=quantized,
-        read=summed_over_layers(attending, lambda mixer: cached_bits(mixer, precision.kv, mixer.read_elements())),
-        written=sum(
+        read_bits=summed_over_layers(attending, lambda mixer: cached_bits(mixer, precision.kv, mixer.read_elements())),
+        written_bits=sum(
             layers * sum(cached_bits(mixer, precision.kv, {None: mixer.written_elements()}).values())
             for mixer, layers in attending
         ),
@@ -290,26 +295,26 @@ def computed(
         elements=per_copy(
             rank, layout.tp, summed((product, sum(tensor.shape[-2:]) * copies) for product, tensor, copies in matrices)
         ),
-        pairs=summed_over_layers(attending, lambda mixer: mixer.pair_flops()),
-        absorbed=summed_over_layers(attending, lambda mixer: mixer.pair_flops(absorbed=True)),
-        queries=sum(layers * mixer.n_q * mixer.value_width for mixer, layers in attending),
-        exchanged=sum(layers * mixer.n_q * mixer.exchanged_width for mixer, layers in attending),
-        attending=sum(layers for _, layers in attending),
-        heads=sum(layers * mixer.n_q for mixer, layers in attending),
+        pair_flops=summed_over_layers(attending, lambda mixer: mixer.pair_flops()),
+        absorbed_pair_flops=summed_over_layers(attending, lambda mixer: mixer.pair_flops(absorbed=True)),
+        head_outputs=sum(layers * mixer.n_q * mixer.value_width for mixer, layers in attending),
+        exchanged_elements=sum(layers * mixer.n_q * mixer.exchanged_width for mixer, layers in attending),
+        attention_layers=sum(layers for _, layers in attending),
+        query_heads=sum(layers * mixer.n_q for mixer, layers in attending),
         dcp=layout.dcp,
-        scan=sum(layers * mixer.scan_flops() for mixer, layers in recurrent),
-        state=2 * states(blocks),  # read and written
+        scan_flops=sum(layers * mixer.scan_flops() for mixer, layers in recurrent),
+        state_bytes=2 * states(blocks),  # read and written
         routing=routing(whole, layout),
         layers=sum(map(len, stage)),
-        sparse=sum(len(block.layers) for block in blocks if block.moe),
-        latent=sum(layers for mixer, layers in attending if mixer.absorbs),
-        linear=sum(layers for _, layers in recurrent),
-        indexed=sum(layers for mixer, layers in attending if mixer.picks_tokens),
-        joint=dense if groups.dense > layout.tp else 0,
-        own=dense if groups.dense < layout.tp else 0,
-        split=sum(len(block.layers) for block in blocks if block.moe) if groups.shared < layout.tp else 0,
+        moe_layers=sum(len(block.layers) for block in blocks if block.moe),
+        mla_layers=sum(layers for mixer, layers in attending if mixer.absorbs),
+        recurrent_layers=sum(layers for _, layers in recurrent),
+        indexer_layers=sum(layers for mixer, layers in attending if mixer.picks_tokens),
+        dp_mlp_layers=dense if groups.dense > layout.tp else 0,
+        whole_mlp_layers=dense if groups.dense < layout.tp else 0,
+        split_moe_layers=sum(len(block.layers) for block in blocks if block.moe) if groups.shared < layout.tp else 0,
         hidden=rank.hidden,
-        longest=sum(map(len, stage)),
+        longest_stage=sum(map(len, stage)),
     )
 
 

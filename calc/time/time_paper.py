@@ -121,7 +121,7 @@ def row_steps(
     formulas = figures.apply(unrolled(rank))
     products = per_copy(rank, tp, product_flops(formulas, matrices_within(formulas, *stage), *stage))
     rows = [(f"φ_{product}", demand.flops[product], formula) for product, formula in products.items()]
-    name = "absorbed" if decodes else "pairs"
+    name = "absorbed_pair_flops" if decodes else "pair_flops"
     pairs: Mapping[Any, float] = getattr(demand, name)
     backs = summed_over_layers(attending_mixers(formulas, *stage), lambda mixer: mixer.pair_flops(absorbed=decodes))
     for (back, value), formula in zip(pairs.items(), backs.values(), strict=True):

@@ -175,14 +175,14 @@ class TrainingSpeed(RankDemands):
         moved = shares.elementwise.duration(end) * tokens * demand.layers
         moved /= self.layout.tp if self.layout.sequence_parallel else 1
         if demand.routing is not None:
-            moved += shares.routed.duration(end) * demand.routing.rows(tokens) * demand.sparse
+            moved += shares.routed.duration(end) * demand.routing.rows(tokens) * demand.moe_layers
         seconds: float = passes * moved * demand.hidden / 3
         return seconds / (self.gpu.bandwidth_gb_s * 1e9 * shares.bandwidth.share(end))
 
     def launches(self, demand: Demand, end: End) -> float:
         """Seconds that the host takes to launch the kernels of a micro-batch, which it does while they run."""
         shares, passes = self.shares, self.passes("host").all
-        each = demand.layers * shares.layer_us.duration(end) + demand.sparse * shares.sparse_us.duration(end)
+        each = demand.layers * shares.layer_us.duration(end) + demand.moe_layers * shares.sparse_us.duration(end)
         return passes * each / 3 * 1e-6
 
     def computing(self, what: What, flops: float, end: End) -> float:
@@ -228,9 +228,9 @@ class TrainingSpeed(RankDemands):
             seconds += 2 * rounds * demand.layers * self.ring(end, layout.tp, 2 * tokens * row, latency=latency)
         if layout.ep > 1 and demand.routing is not None:
             sent = self.to_experts(demand.routing.top_k, tokens * row, end, latency=latency)
-            seconds += 2 * rounds * demand.sparse * sent
+            seconds += 2 * rounds * demand.moe_layers * sent
         if layout.cp > 1:
-            cache = tokens * demand.written / 8
+            cache = tokens * demand.written_bits / 8
             seconds += rounds * self.ring(end, layout.cp * layout.tp, layout.cp * cache, latency=latency)
         return seconds * (1 - self.shares.overlap_within.share(end))
 

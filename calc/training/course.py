@@ -321,8 +321,9 @@ GATHERED = "gathered weights"
 BUFFER = "buffers of all-gather"
 
 
-class Sharded:
-    """The units of a stage, run by run. `root_stays`: the root is gathered all the time, and counted there."""
+class FSDPUnits:
+    """The units of a stage that FSDP2 gathers and reduces, run by run. `root_stays`: the root is gathered all the time,
+    and counted there."""
 
     def __init__(self, runs: Sequence[Run], layout: TrainingLayout, *, root_stays: bool = False) -> None:
         self.runs, self.layout = runs, layout
@@ -334,22 +335,22 @@ class Sharded:
     def separate_embedding(self) -> bool:
         return self.embedding > 0
 
-    def ends(self, index: int) -> bool:
+    def is_norm_of_head(self, index: int) -> bool:
         """Whether the last norm, where it stands here, is one of the unit of the head, whose backward ends with it."""
         return self.separate_embedding and self.layers[-1] + 1 == index < len(self.runs)
 
-    def before(self, index: int, layers: int) -> int:
-        """Bytes of the unit in front of a layer that has so many of its run before it; the root is in front of all, or
-        the embedding."""
+    def previous_unit_bytes(self, index: int, layers: int) -> int:
+        """Bytes of the gathered weights of the unit before layer number `layers` of a run: those of a layer, or of the
+        embedding; 0 where that is part of the root."""
         if layers:
             return self.runs[index].gathered
         return self.runs[index - 1].gathered if index - 1 in self.layers else self.embedding
 
-    def behind(self, index: int, layers: int) -> Run | None:
-        """The run of the unit behind a layer that has so many of its run before it."""
+    def next_unit(self, index: int, layers: int) -> Run | None:
+        """The run of the unit after layer number `layers` of a run; None after the last."""
         if layers < self.runs[index].layers - 1:
             return self.runs[index]
-        return self.runs[index + 1] if index + 1 in self.layers or self.ends(index + 1) else None
+        return self.runs[index + 1] if index + 1 in self.layers or self.is_norm_of_head(index + 1) else None
 
     def unsharded(self, index: int, layers: int) -> int:
         """Bytes of weights that stay gathered between the passes: the root's, and without resharding those of all
@@ -360,48 +361,50 @@ class Sharded:
         earlier = sum(self.runs[i].layers * self.runs[i].gathered for i in self.layers if i < index)
         return root + earlier + (layers * self.runs[index].gathered if index in self.layers else 0)
 
-    def entering(self, index: int, layers: int) -> list[Tensors]:
+    def tensors_gathering(self, index: int, layers: int) -> list[Tensors]:
         """Tensors as a layer is gathered: its weights, the buffer that they come in, and still that of the unit
-        before."""
+        before it."""
         run = self.runs[index]
-        buffers = (self.before(index, layers) or self.root) + run.gathered
+        buffers = (self.previous_unit_bytes(index, layers) or self.root) + run.gathered
         return [weights(self.unsharded(index, layers) + run.gathered), buffer(buffers)]
 
-    def computing(self, index: int) -> list[Tensors]:
+    def tensors_computing(self, index: int) -> list[Tensors]:
         """Tensors while a layer computes: its weights, and still the buffer that they came in."""
         run = self.runs[index]
         return [weights(self.unsharded(index, run.layers - 1) + run.gathered), buffer(run.gathered)]
 
-    def entering_head(self) -> list[Tensors]:
+    def tensors_gathering_head(self) -> list[Tensors]:
         """Tensors as norm and head are gathered, where they are a unit of their own."""
         buffers = self.runs[self.layers[-1]].gathered + self.root
         return [weights(self.unsharded(len(self.runs), 0)), buffer(buffers)]
 
-    def after_layers(self) -> list[Tensors]:
-        """Tensors at the norm and the head: what stays gathered, and the last buffer that weights came in."""
+    def tensors_after_layers(self) -> list[Tensors]:
+        """Tensors after the last layer: weights that stay, and the buffer of what was gathered last."""
         last = self.root if self.separate_embedding else self.runs[self.layers[-1]].gathered
         return [weights(self.unsharded(len(self.runs), 0)), buffer(last)]
 
     def backward_tensors(self, index: int, layers: int) -> list[Tensors]:
-        """Tensors while a layer goes back: its weights, the buffer in which those of the layer before arrive, and the
-        gradients of the layer behind that are being reduced."""
+        """Tensors in a layer's backward pass: its weights, the buffer in which those of the layer before it arrive, and
+        the gradients of the layer after it that are being reduced."""
         run = self.runs[index]
         inner = index in self.layers
-        behind = self.behind(index, layers) if inner else self.runs[self.layers[0]] if not index else None
-        early = self.before(index, layers) if inner else self.runs[self.layers[-1]].gathered if index else 0
+        after = self.next_unit(index, layers) if inner else self.runs[self.layers[0]] if not index else None
+        early = (
+            self.previous_unit_bytes(index, layers) if inner else self.runs[self.layers[-1]].gathered if index else 0
+        )
         own = run.gathered if inner or (self.separate_embedding and not index) else 0
         return [
             weights(self.unsharded(index, layers) + own),
             buffer(early if self.layout.reshard_after_forward else 0),
-            reducing(0 if behind is None else behind.reduced),
+            reducing(0 if after is None else after.reduced),
         ]
 
-    def reducing(self, index: int, layers: int) -> list[Tensors]:
+    def tensors_reducing(self, index: int, layers: int) -> list[Tensors]:
         """Tensors as a unit's gradients are copied into the buffer that is reduced: its weights are gone. The last of
         them is held until its shard is there (`foreach_reduce`), which shows where there is but one table."""
         run = self.runs[index]
         if index in self.layers:
-            early = self.before(index, layers) if self.layout.reshard_after_forward else 0
+            early = self.previous_unit_bytes(index, layers) if self.layout.reshard_after_forward else 0
             made = Tensors(fixed(run.unreduced), "gradients of a layer", "gradients")
             return [weights(self.unsharded(index, layers)), buffer(early), made, reducing(run.reduced)]
         if not self.separate_embedding:
@@ -479,7 +482,7 @@ class Course:
         self.units = weights.units(layout.replicas if self.by_fsdp else 1)
         self.first, self.last = piece.start == 0, piece.stop == self.rank.num_layers
         self.runs = list(self._runs(blocks_within(self.rank, piece)))
-        self.sharded = Sharded(self.runs, layout, root_stays=root_stays) if self.by_fsdp else None
+        self.fsdp_units = FSDPUnits(self.runs, layout, root_stays=root_stays) if self.by_fsdp else None
         self.largest_unit = max(map(self.gathered, self.units), default=0)
         """Bytes of the largest unit's weights as they are multiplied."""
         rest, compute = passes.settings.rest_width, passes.settings.compute_width
@@ -571,27 +574,27 @@ class Course:
     def forward(self) -> Iterator[Surroundings]:
         """The embedding, each run of layers at its last one, when most is held, and the head."""
         runs = (run.holding(run.layers) for run in self.runs)
-        before = [*accumulate(runs, Moment.plus, initial=Moment())]
+        alive_before = [*accumulate(runs, Moment.plus, initial=Moment())]
         for index, run in enumerate(self.runs):
-            earlier = before[index]
+            earlier = alive_before[index]
             here = earlier.plus(run.holding(run.layers - 1))
             if run.first >= 0:
                 here = here.plus([self.masks, self.shared_keys, *self.embedded(index, run)])
-                if self.sharded is not None:
+                if self.fsdp_units is not None:
                     for alive, layers in ((earlier, 0), (here, run.layers - 1)):
-                        entering = [*self.sharded.entering(index, layers), self.stream]
-                        yield Surroundings("forward", alive.plus(entering))
-                    here = here.plus(self.sharded.computing(index))
+                        gathering = [*self.fsdp_units.tensors_gathering(index, layers), self.stream]
+                        yield Surroundings("forward", alive.plus(gathering))
+                    here = here.plus(self.fsdp_units.tensors_computing(index))
             elif index:
                 norm = run.profile is self.passes.norm
                 here = here.plus([self.masks, *self.embedded(index, run)] if norm else self.persisting())
-                if self.sharded is not None and self.sharded.ends(index):
-                    yield Surroundings("forward", here.plus([*self.sharded.entering_head(), self.stream]))
-                here = here.plus([] if self.sharded is None else self.sharded.after_layers())
+                if self.fsdp_units is not None and self.fsdp_units.is_norm_of_head(index):
+                    yield Surroundings("forward", here.plus([*self.fsdp_units.tensors_gathering_head(), self.stream]))
+                here = here.plus([] if self.fsdp_units is None else self.fsdp_units.tensors_after_layers())
                 yield Surroundings("loss", here, run.profile, run.profile.loss)
                 if run.profile.after_autocast:
                     waiting = self.waiting_for_loss()
-                    waiting = waiting.plus([] if self.sharded is None else self.sharded.after_layers())
+                    waiting = waiting.plus([] if self.fsdp_units is None else self.fsdp_units.tensors_after_layers())
                     yield Surroundings("loss", waiting, run.profile, run.profile.after_autocast)
             yield Surroundings("forward", here, run.profile, run.profile.forward)
 
@@ -608,9 +611,9 @@ class Course:
         profile = self.runs[-1].profile
         top = profile.reference or profile.saved
         waiting = self.waiting_for_loss().plus([Tensors(top.bytes, profile=profile, event=top.event)])
-        if self.sharded is None or not root_stays:
+        if self.fsdp_units is None or not root_stays:
             return waiting
-        return waiting.plus([weights(self.sharded.unsharded(len(self.runs), 0))])
+        return waiting.plus([weights(self.fsdp_units.unsharded(len(self.runs), 0))])
 
     def persisting(self) -> list[Tensors]:
         """Masks, and keys and values that layers share, which checkpoints hold on to."""
@@ -636,14 +639,14 @@ class Course:
 
     def backward(self) -> Iterator[Surroundings]:
         """The loss and the head, each run of layers at its last and at its first one, the embedding."""
-        base, behind = Moment().plus(self.persisting()), 0
+        base, later_gradients = Moment().plus(self.persisting()), 0
         waiting = [*accumulate((run.waiting(run.layers) for run in self.runs), Moment.plus, initial=base)]
         stay = self.by_fsdp or self.passes.settings.keeps_gradients
         component: TrainingComponent = "gradients" if stay else "temporaries"
         for index in reversed(range(len(self.runs))):
             run, outputs = self.runs[index], self.runs[-1].profile.outputs if index < len(self.runs) - 1 else NOTHING
-            for layers in self.turning(run):
-                gradients = fixed(behind + (run.layers - 1 - layers) * run.gradients)
+            for layers in self.layers_at_peaks(run):
+                gradients = fixed(later_gradients + (run.layers - 1 - layers) * run.gradients)
                 more = [Tensors(outputs, "logits that the training loop holds", "logits"), *run.waiting(layers)]
                 more.append(Tensors(gradients, "gradients", component))
                 if 0 <= run.first + layers < self.rank.num_layers - 1:
@@ -653,22 +656,22 @@ class Course:
                     more += [self.per_layer_gradients, shared]
                 more.append(Tensors(run.alternate_outputs, "outputs kept of every other matrix"))
                 here = waiting[index].plus(more)
-                if self.sharded is not None:
-                    yield from self.sharded_backward(self.sharded, index, run, layers, here)
+                if self.fsdp_units is not None:
+                    yield from self.units_backward(self.fsdp_units, index, run, layers, here)
                 else:
                     yield Surroundings("backward", here, run.profile, run.profile.backward)
-            behind += run.layers * run.gradients
+            later_gradients += run.layers * run.gradients
 
-    def sharded_backward(
-        self, sharded: Sharded, index: int, run: Run, layers: int, here: Moment
+    def units_backward(
+        self, fsdp_units: FSDPUnits, index: int, run: Run, layers: int, here: Moment
     ) -> Iterator[Surroundings]:
         """A part going back with all that FSDP holds; and the moment when its gradients are reduced."""
-        resident = here.plus(sharded.backward_tensors(index, layers))
+        resident = here.plus(fsdp_units.backward_tensors(index, layers))
         yield Surroundings("backward", resident, run.profile, run.profile.backward)
         if run.first >= 0:
-            yield Surroundings("backward", here.plus([*sharded.reducing(index, layers), self.stream]))
-        elif not index or sharded.ends(index):
-            yield Surroundings("backward", here.plus(sharded.reducing(index, layers)))
+            yield Surroundings("backward", here.plus([*fsdp_units.tensors_reducing(index, layers), self.stream]))
+        elif not index or fsdp_units.is_norm_of_head(index):
+            yield Surroundings("backward", here.plus(fsdp_units.tensors_reducing(index, layers)))
 
     def shared_columns(self, layer: int) -> int:
         """Columns of the keys and values that the last layers share, as seen from one of these."""
@@ -682,11 +685,11 @@ class Course:
         grouped = [(min(block.layers), mixer.as_grouped()) for block in self.rank.blocks for mixer in block.attentions]
         return [(first, heads) for first, heads in grouped if heads is not None and not heads.own_keys]
 
-    def turning(self, run: Run) -> list[int]:
-        """Layers of a run at which its backward pass may peak, by how many stand before them: its ends; and
-        with them where other units are gathered and reduced."""
+    def layers_at_peaks(self, run: Run) -> list[int]:
+        """Numbers of the layers of a run, from 0, at which its backward pass may peak, the last first: its ends; and
+        their neighbours where other units are gathered and reduced."""
         ends = {0, run.layers - 1}
-        neighbours = {1, run.layers - 2} if self.sharded is not None else set()
+        neighbours = {1, run.layers - 2} if self.fsdp_units is not None else set()
         return sorted(ends | {layer for layer in neighbours if 0 <= layer < run.layers}, reverse=True)
 
     # The peak

@@ -193,29 +193,45 @@ def test_a_misspelt_field_is_named():
     (said,) = Architecture.from_config(stated).assumptions
     assert "“num_key_value_haeds”, which is not read, and not num_key_value_heads" in str(said)
     assert Architecture.from_config({**stated, "num_key_value_heads": 8}).assumptions == ()
-    config = {"model_type": "inkling2_loop_text", "vocab_size": 512, "loop_config": {"core_end": 12, "num_pass": 4}}
+    config = {"model_type": "dbrx", "vocab_size": 512, "attn_config": {"kv_n_haeds": 8}}
     (said,) = Architecture.from_config(config).assumptions
-    assert "“loop_config.num_pass”, which is not read, and not loop_config.num_passes" in str(said)
+    assert "“attn_config.kv_n_haeds”, which is not read, and not attn_config.kv_n_heads" in str(said)
 
 
 @pytest.mark.parametrize(
     ("config", "said", "field", "nearest"),
     [
-        ({"loop_layer_index_end": 6}, "start is 6 and loop_layer_index_end 6;.*num_hidden_layers, 24", "end", (24,)),
-        ({"loop_layer_index_end": 30}, "start is 6 and loop_layer_index_end 30", "end", (24,)),
-        ({"loop_config": {"core_end": 14}}, "end is 14; it must be a multiple of n_layers.*, 6", "end", (12, 18)),
-        ({"loop_config": {"core_start": 0}}, "start is 0; it must lie between 1 and", "start", (1,)),
-        ({"loop_config": 3}, "loop_config is 3; it must be an object of fields", "config", ()),
-        ({"n_output_layers": 30}, "n_input_layers 8 and n_output_layers 30.*than num_hidden_layers 36", "", (28,)),
+        (
+            {"loop_layer_index_end": 6},
+            "start is 6 and loop_.*_end 6;.*num_hidden_layers, 24",
+            "loop_layer_index_end",
+            (24,),
+        ),
+        ({"loop_layer_index_end": 30}, "start is 6 and loop_layer_index_end 30", "loop_layer_index_end", (24,)),
+        ({"loop_config": {"core_end": 6}}, "start is 6 and loop_config.core_end 6;", "loop_config.core_end", (24,)),
+        ({"loop_config": {"core_end": 14}}, "end is 14; it must be a multiple", "loop_config.core_end", (12, 18)),
+        ({"loop_config": {"core_start": 0}}, "start is 0; it must lie between 1 and", "loop_layer_index_start", (1,)),
+        (
+            {"loop_config": {"core_last": 12}},
+            "holds “core_last”; it must be one of core_start, core_end,",
+            "loop_config",
+            (),
+        ),
+        ({"loop_config": 3}, "loop_config is 3; it must be an object of fields", "loop_config", ()),
+        (
+            {"n_output_layers": 30},
+            "n_input_layers 8 and n_output_layers 30.*than num_hidden_layers 36",
+            "n_output_layers",
+            (28,),
+        ),
     ],
 )
 def test_a_loop_is_as_its_class_takes_it(config, said, field, nearest):
     """`validate_architecture` of transformers 5.24 `configuration_inkling2_loop.py` and `configuration_dory.py`."""
-    family, prefix = ("inkling2_loop_text", "loop_layer_index_") if field else ("dory", "n_output_layers")
+    family = "dory" if "n_output_layers" in config else "inkling2_loop_text"
     with pytest.raises(ConfigError, match=said) as caught:
         Architecture.from_config({"model_type": family, **config})
-    assert caught.value.field == ("loop_config" if field == "config" else prefix + field)
-    assert caught.value.nearest == nearest
+    assert (caught.value.field, caught.value.nearest) == (field, nearest)
 
 
 @in_one_test("row", load("oracle.json"), ids=lambda row: row["id"])

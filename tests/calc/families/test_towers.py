@@ -6,7 +6,7 @@ from functools import reduce
 import pytest
 
 from calc import Architecture, ConfigError
-from calc.families.sound_towers import scales
+from calc.families.sound_towers import folding_steps
 from calc.families.vision_fields import uncounted
 from tests import load
 from tests.cases import in_one_test
@@ -97,4 +97,4 @@ def test_another_encoder_is_named_and_left_out(model_type, named):
 )
 def test_steps_of_inkling(frames, side, layers, channels):
     """By `plan_out_scales` of transformers 5.23."""
-    assert [step[3] for step in scales(frames, side, 3, layers)] == channels
+    assert [step[3] for step in folding_steps(frames, side, 3, layers)] == channels

@@ -106,7 +106,7 @@ CACHES = [
     for i, row in enumerate(load("caches.json"))
 ]
 """Small models of every family that runs, and bytes of the distinct storages that their real caches held (transformers
-5.23, `benchmarks/oracle/write_caches.py`): sequences, their tokens, those that passed last, bytes."""
+5.23, Dory 5.24, `benchmarks/oracle/write_caches.py`): sequences, their tokens, those that passed last, bytes."""
 POOLED = ("glm5_next_text", "qwen4_exp_text")
 """Families of which transformers caches index keys before tokens share one."""
 

@@ -55,17 +55,17 @@ def test_the_cache_read_is_that_of_the_memory_report(model, engine):
     layers, states = range(architecture.num_layers), partial(started.state_bytes, architecture)
     whole = demand(architecture, architecture, Precision(), Layout(), layers, states=states)
     step = decode(4, context)
-    read = sum(bits * part.context(back) for part in step.parts for back, bits in whole.read.items()) / 8
-    state = whole.state * 4 / 2  # read and written
+    read = sum(bits * part.context(back) for part in step.parts for back, bits in whole.read_bits.items()) / 8
+    state = whole.state_bytes * 4 / 2  # read and written
     assert read + state == report(config, workload=Workload(batch=4, context=context), engine=started).kv_cache.total
 
 
 def test_an_indexer_reads_all_its_keys_and_few_latents():
     architecture = Architecture.from_config(models()["zai-org/GLM-5.1"].config)
     whole = demand(architecture, architecture, Precision(), Layout(), range(architecture.num_layers))
-    assert set(whole.read) == {2048, None}
-    assert whole.read[None] == 78 * 128 * 16
-    assert whole.read[2048] == 78 * 576 * 16
+    assert set(whole.read_bits) == {2048, None}
+    assert whole.read_bits[None] == 78 * 128 * 16
+    assert whole.read_bits[2048] == 78 * 576 * 16
 
 
 @pytest.mark.parametrize(

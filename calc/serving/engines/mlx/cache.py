@@ -15,12 +15,16 @@ from calc.serving.engines.mlx.options import STEP, MLXOptions
 
 ROTATING = families("mlx", "rotating")
 CHUNKED = families("mlx", "chunked")
+"""Families whose layers with a window have a rotating cache, or one that grows on by a step beyond its window."""
 OWN_CACHES = ROTATING | CHUNKED | families("mlx", "other_caches")
-EXPANDED = families("mlx", "expanded")
-BY_TOKEN = {"falcon_mamba": 1, "jamba": 5, "mamba": 1}
+"""Families whose files make caches of their own (`make_cache`), which --max-kv-size does not change."""
+EXPANDED_LATENTS = families("mlx", "expanded")
+"""Families with latent attention whose cache holds keys and values of every head."""
+TOKEN_LOOPS = {"falcon_mamba": 1, "jamba": 5, "mamba": 1}
 """Families whose recurrence is a loop over tokens, with a state as wide as the activations -> arrays as large as the
 states of all tokens."""
-IN_LISTS = families("mlx", "in_lists")
+CACHE_LISTS = families("mlx", "in_lists")
+"""Families whose layers keep a list of caches, which is never quantized."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +65,7 @@ class PromptPass(NamedTuple):
     """A pass over a prompt."""
 
     length: int  # tokens that have passed with it
-    tokens: int  # of a sequence, in it
+    tokens: int  # tokens of a sequence in this pass
 
 
 class PromptCache(Cache):
@@ -94,6 +98,7 @@ class PromptCache(Cache):
 
 
 def layer_caches(model: Architecture, precision: Precision, options: MLXOptions) -> Iterator[LayerCache]:
+    """Caches of the layers with attention, equal ones together."""
     family, kv = model.model_type, CACHE_BITS[precision.kv]
     for block in model.blocks:
         for mixer in block.attentions:
@@ -105,19 +110,19 @@ def layer_caches(model: Architecture, precision: Precision, options: MLXOptions)
                 window = mixer.window
             chunk = mixer.window if family in CHUNKED else None
             quantized = None
-            if options.kv_bits is not None and family not in IN_LISTS:
+            if options.kv_bits is not None and family not in CACHE_LISTS:
                 quantized = elements * options.kv_bits + elements // options.kv_group_size * 32
             yield LayerCache(len(block.runs_in), int(elements * kv), quantized, window, chunk)
 
 
 def cached_elements(mixer: Mixer, family: str) -> int:
-    """Elements of a token in a layer."""
-    grouped = mixer.as_grouped() if family in EXPANDED else None
+    """Elements that a token leaves in the cache of a layer."""
+    grouped = mixer.as_grouped() if family in EXPANDED_LATENTS else None
     return int((mixer if grouped is None else grouped).cached_elements())
 
 
 def state_bytes(model: Architecture, block: Block) -> int:
     """Bytes of a sequence's states in one layer: what a convolution looks back on in 16 bits, and what a kernel updates
     in 32."""
-    width = 2 if model.model_type in BY_TOKEN else 4
+    width = 2 if model.model_type in TOKEN_LOOPS else 4
     return sum(2 * mixer.past_elements() + width * mixer.state_elements() for mixer in block.recurrences)

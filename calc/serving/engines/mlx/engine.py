@@ -23,8 +23,8 @@ from calc.serving.engines.engine import Engine
 from calc.serving.engines.families import unserved
 from calc.serving.engines.launch import Launch, ServerStart, set_flags
 from calc.serving.engines.loading import round_up
-from calc.serving.engines.mlx.cache import EXPANDED, IN_LISTS, OWN_CACHES, ROTATING, PromptCache, state_bytes
-from calc.serving.engines.mlx.loading import HIGH, is_down, mlx_file
+from calc.serving.engines.mlx.cache import CACHE_LISTS, EXPANDED_LATENTS, OWN_CACHES, ROTATING, PromptCache, state_bytes
+from calc.serving.engines.mlx.loading import MIXED_HIGH_BITS, is_down, mlx_file
 from calc.serving.engines.mlx.options import STEP, MLXOptions
 from calc.serving.engines.mlx.working_memory import Pass, pass_peaks, without_kernel
 from calc.serving.engines.rules import Question
@@ -118,7 +118,7 @@ class MLX(Engine):
         elif weights == "mxfp4" and precision.checkpoint is None:
             sentence = Message("MLX stores all matrices of a model in mlx-mxfp4; mxfp4 is a checkpoint's own.")
             yield Refusal(sentence, "weights", ["mlx-mxfp4"])
-        if weights in HIGH and not any(is_down(tensor.name) for tensor in model.tensors()):
+        if weights in MIXED_HIGH_BITS and not any(is_down(tensor.name) for tensor in model.tensors()):
             sentence = Message(
                 "mlx_lm.convert has no mixed recipe for {family}: no module is a down_proj.",
                 family=family or model.model_type,
@@ -173,7 +173,7 @@ class MLX(Engine):
             yield Refusal(sentence, "kv_bits")
         elif model.kernels.capped_scores:
             yield Refusal(Message("mlx-lm reads no quantized cache where scores are capped."), "kv_bits")
-        elif family not in EXPANDED | IN_LISTS and any(mixer.absorbs for mixer in mixers):
+        elif family not in EXPANDED_LATENTS | CACHE_LISTS and any(mixer.absorbs for mixer in mixers):
             yield Refusal(Message("mlx-lm reads no quantized cache of latent attention."), "kv_bits")
         elif family not in OWN_CACHES and options.max_kv_size is not None:
             yield Refusal(Message("mlx-lm does not quantize the rotating cache of --max-kv-size."), "kv_bits")
@@ -234,7 +234,7 @@ class MLX(Engine):
                 numbers=(sequences, tokens),
                 length=write.of("sequence", length),
                 width=laid_out.precision.activation_bytes,
-                scored=without_kernel(part.blocks, laid_out.rank),
+                unfused=without_kernel(part.blocks, laid_out.rank),
             )
             return (StagePeak(cached, peak) for peak in pass_peaks(blocks, rank, step))
 

@@ -17,18 +17,23 @@ from calc.formats.table import FIXED, FORMATS, Format, affine
 from calc.model.architecture import Architecture
 from calc.model.tensor import Tensor
 from calc.serving.engines.families import families
-from calc.serving.engines.mlx.cache import EXPANDED
+from calc.serving.engines.mlx.cache import EXPANDED_LATENTS
 
-HIGH: dict[WeightFormat, int] = {"mlx-mixed_4_6": 6, "mlx-mixed_3_6": 6, "mlx-mixed_3_4": 4, "mlx-mixed_2_6": 6}
-"""Bits of the head, of values and of the last matrices of feed-forwards in some layers."""
-GROUPED = frozenset(name for name in MLX_FORMATS if name[-3:] == "bit" or name in HIGH)
+MIXED_HIGH_BITS: dict[WeightFormat, int] = {
+    "mlx-mixed_4_6": 6,
+    "mlx-mixed_3_6": 6,
+    "mlx-mixed_3_4": 4,
+    "mlx-mixed_2_6": 6,
+}
+"""Bits of a mixed format that the head has, and in some layers values and down-projections."""
+WITH_GROUP_SIZE = frozenset(name for name in MLX_FORMATS if name[-3:] == "bit" or name in MIXED_HIGH_BITS)
 """Formats whose groups may be of another size."""
 ROUTERS_IN_EIGHT = families("mlx", "routers_in_eight")
-ROUTERS_PLAIN = families("mlx", "routers_plain")
 LAST_IN_EIGHT = families("mlx", "last_in_eight")
+"""Families whose `quant_predicate` asks for 8 bits of the router, or of the matrices whose names end as in LAST."""
 LAST = (".o_proj.weight", ".mlp.down_proj.weight", "lm_head.weight")
-"""Ends of the names of matrices that have 8 bits in these."""
-"""Families, and matrices of them, for which `quant_predicate` asks for 8 bits."""
+ROUTERS_PLAIN = families("mlx", "routers_plain")
+"""Families whose routers stay in 16 bits."""
 
 
 def mlx_file(model: Architecture, precision: Precision, group: int | None = None) -> list[Piece]:
@@ -52,28 +57,28 @@ class MLXTypes:
     def __init__(self, model: Architecture, precision: Precision, group: int | None = None) -> None:
         self.model, self.stated = model, precision.checkpoint
         weights = precision.weights
-        self.usual = FORMATS[weights]
-        self.plain = self.usual if weights in FLOATS else None
+        self.base = FORMATS[weights]
+        self.plain = self.base if weights in FLOATS else None
         if self.stated is not None:
-            self.usual = next((rule.form for rule in self.stated.rules if not rule.modules.names), self.usual)
-        elif group is not None and weights in GROUPED:
-            self.usual = affine(self.usual.bits, group)
-        self.group = self.usual.block[1] or 1
-        self.high = affine(HIGH[weights], self.group) if weights in HIGH else None
+            self.base = next((rule.form for rule in self.stated.rules if not rule.modules.names), self.base)
+        elif group is not None and weights in WITH_GROUP_SIZE:
+            self.base = affine(self.base.bits, group)
+        self.group = self.base.block[1] or 1
+        self.high_bits = affine(MIXED_HIGH_BITS[weights], self.group) if weights in MIXED_HIGH_BITS else None
 
     def tensors(self) -> Iterator[Tensor]:
         """Tensors of a file: without layers for multi-token prediction and encoders."""
         for tensor in self.model.tensors():
             if tensor.component != "vision" and tensor.excluded_as in (None, "persistent_buffers"):
-                yield from self.of_heads(replace(tensor, excluded_as=None))
+                yield from self.absorbed_projections(replace(tensor, excluded_as=None))
 
-    def of_heads(self, tensor: Tensor) -> Iterator[Tensor]:
-        """Latent attention's up-projection, as what queries and what values are multiplied by."""
+    def absorbed_projections(self, tensor: Tensor) -> Iterator[Tensor]:
+        """The tensor as it is; latent attention's up-projection as two: of queries, and of values."""
         mixers = (mixer for block in self.model.blocks for mixer in block.attentions)
         latent = next((mixer for mixer in mixers if mixer.absorbs), None)
         grouped = None if latent is None else latent.as_grouped()
         up = tensor.name.endswith("kv_b_proj.weight")
-        if latent is None or grouped is None or not up or self.model.model_type in EXPANDED:
+        if latent is None or grouped is None or not up or self.model.model_type in EXPANDED_LATENTS:
             yield tensor
             return
         path, heads = tensor.name.removesuffix("kv_b_proj.weight"), latent.score_heads
@@ -83,24 +88,25 @@ class MLXTypes:
         yield replace(tensor, name=f"{path}unembed_out.weight", shape=(heads * value, rank))
 
     def form(self, tensor: Tensor, layer: int) -> Format:
+        """Format of a tensor in a layer; layer 0 for those outside of the layers."""
         if self.plain is not None:
             return self.plain
         if not self.is_quantized(tensor):
             return FORMATS["bf16"]
         if self.stated is not None:
             return self.stated_form(self.stated, tensor, layer)
-        if self.high is not None:
-            return self.high if self.has_more_bits(tensor, layer) else self.usual
+        if self.high_bits is not None:
+            return self.high_bits if self.has_more_bits(tensor, layer) else self.base
         family, name = self.model.model_type, tensor.name
         eight = tensor.component == "router" and family in ROUTERS_IN_EIGHT
-        return affine(8) if eight or (family in LAST_IN_EIGHT and name.endswith(LAST)) else self.usual
+        return affine(8) if eight or (family in LAST_IN_EIGHT and name.endswith(LAST)) else self.base
 
     def stated_form(self, stated: Scheme, tensor: Tensor, layer: int) -> Format:
         """Format that a checkpoint's config states of a module, by mlx-lm's name for it."""
         path = mlx_path(tensor).format(layer=layer - tensor.begins)
         if stated.skip.hold(path):
             return FORMATS["bf16"]
-        return next((rule.form for rule in stated.rules if rule.modules.hold(path)), self.usual)
+        return next((rule.form for rule in stated.rules if rule.modules.hold(path)), self.base)
 
     def is_quantized(self, tensor: Tensor) -> bool:
         """Whether its module can be, and its rows are whole groups."""

@@ -19,16 +19,16 @@ from calc.model.mixers import Mixer
 from calc.model.named import Peak
 from calc.model.recurrent import Mamba2, Recurrent
 from calc.model.tensor import Elements
-from calc.serving.engines.mlx.cache import BY_TOKEN, EXPANDED
+from calc.serving.engines.mlx.cache import EXPANDED_LATENTS, TOKEN_LOOPS
 
 CHUNK = 256
 """Tokens of a sequence that Mamba-2 takes at once (`ssm_attn` of mlx-lm's models/ssm.py)."""
-FUSED = frozenset({64, 72, 80, 96, 128, 192, 256})
+KERNEL_HEAD_WIDTHS = frozenset({64, 72, 80, 96, 128, 192, 256})
 """Widths of heads, of queries as of values, that Metal's kernel takes for more than eight tokens."""
 
 
 Place = tuple[int, int]
-"""A mixer of a block, by their numbers."""
+"""Number of a block, and of a mixer in it."""
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class Pass:
 
     sequences: Any
     tokens: Any  # of all sequences
-    numbers: tuple[int, int]  # both, also where they are written as symbols
+    numbers: tuple[int, int]  # sequences and tokens as integers, also where those above are symbols
     length: Any  # tokens of each sequence that attention reads
     width: int  # bytes of an element
-    scored: frozenset[Place]  # attention whose scores no kernel spares
+    unfused: frozenset[Place]  # attention without a fused kernel, whose scores are written out
 
     @property
     def tokens_each(self) -> int:
@@ -50,11 +50,11 @@ class Pass:
 
 
 def pass_peaks(blocks: Iterable[Block], model: Architecture, step: Pass) -> Iterator[Peak]:
-    """The moments of a pass: in each mixer and feed-forward, next to what the layers before the last of its kind keep,
-    and at the logits of one token a sequence."""
+    """Peaks of a pass, bytes by tensor: in each mixer and feed-forward, with what the layers before the last of its
+    kind keep, and at the logits of one token a sequence."""
     blocks = list(blocks)
     for number, block in enumerate(blocks):
-        until_end = kept_to_the_end(blocks, max(block.runs_in), model, step)
+        until_end = kept_until_pass_ends(blocks, max(block.runs_in), model, step)
         for peak in layer_peaks(number, block, model, step):
             yield Peak(peak.what, {**peak.tensors, **until_end})
     row = step.sequences * model.vocab
@@ -62,23 +62,24 @@ def pass_peaks(blocks: Iterable[Block], model: Architecture, step: Pass) -> Iter
 
 
 def layer_peaks(number: int, block: Block, model: Architecture, step: Pass) -> Iterator[Peak]:
+    """Peaks of a layer, bytes by tensor: of its mixers, of a recurrence that Python runs, and of its feed-forward."""
     for place, mixer in enumerate(block.mixers):
-        yield mixer_peak(mixer, block, model, step, scored=(number, place) in step.scored)
-    if (states := BY_TOKEN.get(model.model_type)) is not None:
+        yield mixer_peak(mixer, block, model, step, unfused=(number, place) in step.unfused)
+    if (states := TOKEN_LOOPS.get(model.model_type)) is not None:
         for scan in block.recurrences:
             yield scan_peak(scan, states, model, step)
     for what, elements in feedforward_elements(block, model):
         yield Peak(what, {name: step.width * step.tokens * size for name, size in elements.items()})
 
 
-def kept_to_the_end(blocks: Sequence[Block], layer: int, model: Architecture, step: Pass) -> dict[str, Any]:
+def kept_until_pass_ends(blocks: Sequence[Block], layer: int, model: Architecture, step: Pass) -> dict[str, Any]:
     """Bytes that recurrent layers before a layer keep until a pass over prompts ends. Their states are outputs of the
     pass, and MLX computes what is nearest to an output last (`eval_impl` of mlx/transforms.cpp). What states are read
     off waits: inputs of convolutions; of Mamba-2 also x, B and C, x times dt, and the last chunk's decays (`ssm_attn`
     of mlx-lm's models/ssm.py, which Metal runs too)."""
     length = step.tokens_each
     channels, of_states, decays = 0, 0, 0
-    if length == 1 or model.model_type in BY_TOKEN:
+    if length == 1 or model.model_type in TOKEN_LOOPS:
         return {}
     for block in blocks:
         layers = sum(place < layer for place in block.runs_in)
@@ -112,29 +113,30 @@ def without_kernel(blocks: Sequence[Block], model: Architecture) -> frozenset[Pl
 
 
 def has_kernel(mixer: Mixer, model: Architecture) -> bool:
+    """Whether Metal has a fused kernel for attention over a prompt."""
     grouped = mixer.as_grouped()
     if grouped is None or model.kernels.capped_scores:
         return False
     key, value = grouped.attended_widths
-    rotary = sum(mixer.shared_parts[1:]) if mixer.absorbs and model.model_type not in EXPANDED else 0
-    return key - rotary == value and value in FUSED
+    rotary = sum(mixer.shared_parts[1:]) if mixer.absorbs and model.model_type not in EXPANDED_LATENTS else 0
+    return key - rotary == value and value in KERNEL_HEAD_WIDTHS
 
 
 def mixer_elements(mixer: Mixer, model: Architecture) -> Elements:
-    """Elements of a token that attention or a recurrence holds. A latent is expanded to keys and values of every head,
-    to which rotary keys are joined only where the cache has them so."""
+    """Elements of a token, by name, that attention or a recurrence holds. A latent is expanded to keys and values of
+    every head, to which rotary keys are joined only where the cache has them so."""
     made = mixer.fused_elements(model.hidden)
     if not mixer.absorbs:
         return made
-    if model.model_type in EXPANDED:
+    if model.model_type in EXPANDED_LATENTS:
         return made | {"keys and values before they are joined": made["keys"] + made["values and output"]}
     return {name: size for name, size in made.items() if name != "keys"}
 
 
-def mixer_peak(mixer: Mixer, block: Block, model: Architecture, step: Pass, *, scored: bool) -> Peak:
-    """Attention or a recurrence next to the residual stream, and to what a feed-forward makes that reads the same
-    input. Scores of all heads are there where no kernel spares them, and of latent attention those of rotary keys too,
-    which a kernel takes as its mask."""
+def mixer_peak(mixer: Mixer, block: Block, model: Architecture, step: Pass, *, unfused: bool) -> Peak:
+    """Peak in attention or a recurrence, with the residual stream and what a feed-forward makes that reads the same
+    input. Without a fused kernel it holds the scores of all heads; latent attention always those of rotary keys, which
+    a kernel takes as its mask."""
     if isinstance(mixer, Mamba2) and step.numbers[1] > step.numbers[0]:
         return chunks_peak(mixer, model, step)
     elements = {"residual stream": model.hidden} | mixer_elements(mixer, model)
@@ -143,17 +145,17 @@ def mixer_peak(mixer: Mixer, block: Block, model: Architecture, step: Pass, *, s
     tensors = {name: step.width * step.tokens * size for name, size in elements.items()}
     seen = step.tokens * step.length
     scores = step.width * seen * mixer.score_heads
-    if mixer.absorbs and model.model_type not in EXPANDED:
+    if mixer.absorbs and model.model_type not in EXPANDED_LATENTS:
         tensors["scores of rotary keys"] = scores
-    if scored:
+    if unfused:
         tensors["scores of every head"] = scores
-    if scored or mixer.window is not None:
+    if unfused or mixer.window is not None:
         tensors["mask"] = seen
     return Peak(mixer.title(), tensors)
 
 
 def chunks_peak(mixer: Mamba2, model: Architecture, step: Pass) -> Peak:
-    """Mamba-2 over a prompt: decays of every chunk, and a further one while it is made."""
+    """Peak of Mamba-2 over a prompt: decays of every chunk, and a further one while it is made."""
     length = step.tokens_each
     decays = step.sequences * (-(-length // CHUNK) + 1) * chunk_decays(mixer, length)
     made = {"projections": step.width * step.tokens * mixer.projected(model.hidden)}
@@ -161,8 +163,8 @@ def chunks_peak(mixer: Mamba2, model: Architecture, step: Pass) -> Peak:
 
 
 def scan_peak(mixer: Recurrent, states: int, model: Architecture, step: Pass) -> Peak:
-    """A recurrence that Python runs token by token: so many states of every token wait to be read, and outputs to be
-    joined where each token has one of its own."""
+    """Peak of a recurrence that Python runs token by token: so many states of every token wait to be read, and outputs
+    to be joined where each token has one of its own."""
     elements = {"residual stream": model.hidden} | mixer.fused_elements(model.hidden)
     elements["states of every token"] = states * mixer.state_elements()
     if states == 1:
@@ -171,8 +173,8 @@ def scan_peak(mixer: Recurrent, states: int, model: Architecture, step: Pass) ->
 
 
 def feedforward_elements(block: Block, model: Architecture) -> Iterator[tuple[Message, Elements]]:
-    """Elements of a token at the peaks of a feed-forward. Experts read copies of the token, sorted by expert, and their
-    outputs are sorted back and weighted (`SwitchGLU`)."""
+    """Elements of a token, by name, at the peaks of a feed-forward. Experts read copies of the token, sorted by expert,
+    and their outputs are sorted back and weighted (`SwitchGLU`)."""
     hidden = model.hidden
     if block.dense is not None:
         packed = any({"gate_proj", "up_proj"} <= set(parts) for parts in model.names.packed.values())
@@ -192,5 +194,5 @@ def feedforward_elements(block: Block, model: Architecture) -> Iterator[tuple[Me
 
 
 def mlp_elements(mlp: MLP, copies: Any) -> Elements:
-    """Outputs of the first matrices; the activation takes the place of one of them."""
+    """Elements of the outputs of a feed-forward's first matrices; the activation takes the place of one of them."""
     return {"gate and up": (2 if mlp.gated else 1) * copies * mlp.intermediate}

@@ -76,7 +76,7 @@ def test_the_peak_of_a_prompts_pass(config, rows):
     places = [(n, place) for n, block in enumerate(model.blocks) for place, _ in enumerate(block.mixers)]
     attention = frozenset((n, place) for n, place in places if model.blocks[n].mixers[place].score_heads)
     tokens = row["prompt"] - 1
-    prompt = Pass(sequences=1, tokens=tokens, numbers=(1, tokens), length=tokens, width=4, scored=attention)
+    prompt = Pass(sequences=1, tokens=tokens, numbers=(1, tokens), length=tokens, width=4, unfused=attention)
     working = max(peak.bytes for peak in pass_peaks(model.blocks, model, prompt))
     cache = PromptCache(model, Precision(weights="fp32", kv="fp32"), MLXOptions())
     (last,) = cache.last_passes(row["prompt"])
