@@ -68,6 +68,10 @@ class Moment:
                 there.append(tensors)
         return Moment(nbytes, (*self.tensors, *there))
 
+    def merged_with(self, other: "Moment") -> "Moment":
+        """Another moment, at which all of this is there too."""
+        return Moment(tuple(map(add, self.bytes, other.bytes)), (*self.tensors, *other.tensors))
+
     def counted(self) -> Iterable[Tensors]:
         """Tensors, those of equal parts of the model together: layers of a kind are in many runs."""
         parts: dict[object, Tensors] = {}
@@ -131,7 +135,7 @@ class StepPeak(NamedTuple):
     @property
     def moment(self) -> Moment:
         """All that is in memory at the peak."""
-        return reduce(lambda moment, more: moment.plus(more.tensors), self.alive)
+        return reduce(Moment.merged_with, self.alive)
 
 
 AnyMoment = TypeVar("AnyMoment", Moment, Snapshot)
