@@ -755,7 +755,9 @@ class TrainingStage:
             (courses[turn.piece], turn.backward, self.during.plus(self.waiting(turn.waiting)))
             for turn in shared.once(("turns", *schedule), lambda: peak_turns(*schedule))
         ]
-        """The turns of its schedule at which most waits: a piece at work, whether backward, and all else there."""
+        """The turns of its schedule at which most waits: a piece at work, whether backward, and all else there. Not
+        counted: the gradients last received and last sent, each as large as the stream, which Megatron-LM's schedule
+        holds until the next are there (d98e8a64, `core/pipeline_parallel/schedules.py`)."""
 
     def waiting(self, pieces: tuple[int, ...]) -> list[Tensors]:
         """Tensors that so many micro-batches in each piece keep for their backward pass."""
