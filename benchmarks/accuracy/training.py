@@ -94,7 +94,7 @@ class Case:
         peaks = dict.fromkeys(("computing", BUFFER, SHARDS), 0)
         course = (here for way in (stage.course.forward(), stage.course.backward()) for here in way)
         moments = (here.at(top) for here in course for top in here.snapshots)
-        for moment in (*stage.steps.values(), *(stage.during.plus(moment.tensors) for moment in moments)):
+        for moment in (*stage.steps.values(), *map(stage.during.merged_with, moments)):
             here = dict.fromkeys(peaks, 0)
             for tensors in moment.tensors:
                 here[tensors.name if tensors.name in here else "computing"] += dot(tensors.bytes, units)

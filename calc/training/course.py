@@ -68,6 +68,10 @@ class Moment:
                 there.append(tensors)
         return Moment(nbytes, (*self.tensors, *there))
 
+    def merged_with(self, other: "Moment") -> "Moment":
+        """Another moment, at which all of this is there too."""
+        return Moment(tuple(map(add, self.bytes, other.bytes)), (*self.tensors, *other.tensors))
+
     def counted(self) -> Iterable[Tensors]:
         """Tensors, those of equal parts of the model together: layers of a kind are in many runs."""
         parts: dict[object, Tensors] = {}
@@ -131,7 +135,7 @@ class StepPeak(NamedTuple):
     @property
     def moment(self) -> Moment:
         """All that is in memory at the peak."""
-        return reduce(lambda moment, more: moment.plus(more.tensors), self.alive)
+        return reduce(Moment.merged_with, self.alive)
 
 
 AnyMoment = TypeVar("AnyMoment", Moment, Snapshot)
@@ -754,7 +758,9 @@ class TrainingStage:
             (courses[turn.piece], turn.backward, self.during.plus(self.waiting(turn.waiting)))
             for turn in shared.once(("turns", *schedule), lambda: peak_turns(*schedule))
         ]
-        """The turns of its schedule at which most waits: a piece at work, whether backward, and all else there."""
+        """The turns of its schedule at which most waits: a piece at work, whether backward, and all else there. Not
+        counted: the gradients last received and last sent, each as large as the stream, which Megatron-LM's schedule
+        holds until the next are there (d98e8a64, `core/pipeline_parallel/schedules.py`)."""
 
     def waiting(self, pieces: tuple[int, ...]) -> list[Tensors]:
         """Tensors that so many micro-batches in each piece keep for their backward pass."""
