@@ -41,10 +41,6 @@ def gemma3n_mlp(c: Fields, layer: int) -> MLP:
     return Dense()(c)
 
 
-def altup_inputs_squared(c: Fields) -> int:
-    return c.size("altup_num_inputs") ** 2
-
-
 def all_layers_wide(c: Fields) -> int:
     """Width of the per-layer embeddings of all layers."""
     return c.size("num_hidden_layers") * c.size("hidden_size_per_layer_input")
@@ -84,7 +80,7 @@ GEMMA3N_LAYER = (  # AltUp, arXiv:2301.13310, LAuReL, arXiv:2411.07501, and the 
         "other",
         {
             "altup.correction_coefs.weight": ("altup_num_inputs", "altup_num_inputs"),
-            "altup.prediction_coefs.weight": (altup_inputs_squared, "altup_num_inputs"),
+            "altup.prediction_coefs.weight": (lambda c: c.size("altup_num_inputs") ** 2, "altup_num_inputs"),
             "altup.modality_router.weight": ("altup_num_inputs", "hidden_size"),
             "altup.router_norm.weight": ("hidden_size",),
             "laurel.linear_left.weight": ("laurel_rank", "hidden_size"),

@@ -5,7 +5,7 @@ from dataclasses import replace
 from calc.families.attention_rows import Attention, Every, Hybrid, Sliding
 from calc.families.family import PACKED_QKV, POST_NORMS, TWO_NORMS, Family, Weights
 from calc.families.feedforward_rows import Dense, Experts
-from calc.families.fields import Fields, If, number, stated_or
+from calc.families.fields import If, number, stated_or
 from calc.families.recurrent_rows import DELTA_NET
 from calc.families.rotary import Rotary
 from calc.model.conventions import Kernels, Names
@@ -27,11 +27,6 @@ OLMO_HYBRID = Hybrid(  # every fourth layer attends, and the last one of a model
 )
 
 
-def hybrid_norms(c: Fields, layer: int) -> tuple[str, ...]:
-    attends = OLMO_HYBRID.is_attention(c, layer)
-    return POST_NORMS if attends else TWO_NORMS
-
-
 OLMO2 = Family(mixer=OLMO2_ATTENTION, norms=POST_NORMS, kernels=OLMO2_KERNELS)
 
 OLMO: dict[str, Family] = {
@@ -44,7 +39,7 @@ OLMO: dict[str, Family] = {
     "flex_olmo": Family(mixer=OLMO2_ATTENTION, ffn=Experts("num_experts", "intermediate_size"), norms=POST_NORMS),
     "olmo_hybrid": Family(
         mixer=OLMO_HYBRID,
-        norms=hybrid_norms,
+        norms=lambda c, layer: POST_NORMS if OLMO_HYBRID.is_attention(c, layer) else TWO_NORMS,
         names=Names(
             renamed={f"in_{letter}": f"{letter}_proj" for letter in "qkvba"}
             | {"in_z": "g_proj", "norm": "o_norm", "out_proj": "o_proj"}

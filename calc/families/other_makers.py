@@ -34,7 +34,7 @@ from calc.families.rotary import Rotary
 from calc.model.attention import GQA
 from calc.model.block import Block, Extra
 from calc.model.conventions import Kernels, Names
-from calc.model.feedforward import MLP, MoE
+from calc.model.feedforward import MLP
 from calc.model.mixers import Mixer
 from calc.model.tensor import Component, Shape
 
@@ -94,10 +94,6 @@ DBRX_EXPERTS = Experts("moe_num_experts", "ffn_hidden_size", "moe_top_k", stacke
 def dbrx_attention(c: Fields, layer: int) -> Mixer:
     n_kv = c.section("attn_config").size("kv_n_heads")
     return DBRX_ATTENTION(c.with_stated("num_key_value_heads", n_kv))
-
-
-def dbrx_moe(c: Fields, layer: int) -> MoE:
-    return DBRX_EXPERTS.experts(c.section("ffn_config"))
 
 
 # Hugging Face: Idefics of 2023; between the layers of a Llama others read images, each held back by two scalars
@@ -384,10 +380,6 @@ def head_rows(c: Fields) -> int:
     return c.maybe("output_vocab_size") or c.size("vocab_size")
 
 
-def rows_of_other_media(c: Fields) -> int:
-    return c.size("vocab_size") - head_rows(c)
-
-
 APERTUS = Family(
     mixer=QK_NORMED,
     ffn=Dense(gated=False, bias=False),
@@ -517,7 +509,7 @@ OTHER_MAKERS: dict[str, Family] = {
     ),
     "dbrx": Family(
         mixer=dbrx_attention,
-        ffn=dbrx_moe,
+        ffn=lambda c, layer: DBRX_EXPERTS.experts(c.section("ffn_config")),
         norms=("norm_attn_norm.norm_1", "norm_attn_norm.norm_2"),
         names=MPT_NAMES.but(
             attention="norm_attn_norm.attn",
@@ -726,7 +718,7 @@ OTHER_MAKERS: dict[str, Family] = {
         names=Names(router="moe.gate", correction="moe.router_bias", expert="moe", shared_expert="share_expert"),
     ),
     "apertus": APERTUS,
-    "apertus1p5_text": replace(APERTUS, vocab=head_rows, extra_rows=rows_of_other_media),
+    "apertus1p5_text": replace(APERTUS, vocab=head_rows, extra_rows=lambda c: c.size("vocab_size") - head_rows(c)),
     "solar_open": Family(mixer=Attention(qkv_bias="attention_bias"), ffn=replace(DEEPSEEK_EXPERTS, first_dense=None)),
     "mimo": Family(
         mixer=QWEN2_ATTENTION,

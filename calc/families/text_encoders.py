@@ -26,7 +26,7 @@ POST_NORM = Kernels(norms_sums=True, fp32_softmax=False)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class OutsideLayers:
+class OutsideEncoderLayers:
     """Weights of an encoder outside its layers, as its checkpoint names them: embeddings, pooler, head of its task."""
 
     module: str  # that the encoder lies in where something stands behind it
@@ -91,7 +91,7 @@ class OutsideLayers:
             yield "other", with_biases({"classifier": (labels(c), hidden)})
 
 
-def named(outside: OutsideLayers, names: Names) -> Callable[[Fields], Names]:
+def named(outside: OutsideEncoderLayers, names: Names) -> Callable[[Fields], Names]:
     """The names of an encoder that stands alone, within its module where something stands behind it."""
     return lambda c: names.but(module=outside.module_of(c))
 
@@ -112,7 +112,7 @@ BERT_NAMES = Names(
     | {"up_proj": "intermediate.dense", "down_proj": "output.dense"},
 )
 BERT_NORMS = ("attention.output.LayerNorm", "output.LayerNorm")
-BERT_OUTSIDE = OutsideLayers(
+BERT_OUTSIDE = OutsideEncoderLayers(
     module="bert",
     pooler=frozenset({"base", "scores"}),
     transform="cls.predictions.transform.dense",
@@ -121,10 +121,10 @@ BERT_OUTSIDE = OutsideLayers(
     head="cls.predictions.decoder",
     scores=("classifier",),
 )
-ROBERTA_OUTSIDE = OutsideLayers(module="roberta", pooler=frozenset({"base"}))
+ROBERTA_OUTSIDE = OutsideEncoderLayers(module="roberta", pooler=frozenset({"base"}))
 
 
-def encoder(outside: OutsideLayers, names: Names, **other: object) -> Family:
+def encoder(outside: OutsideEncoderLayers, names: Names, **other: object) -> Family:
     """A row: BERT's, but for what is given."""
     row = Family(
         mixer=BIDIRECTIONAL,
@@ -207,7 +207,7 @@ def xlm_layer(c: Fields, layer: int) -> tuple[Extra, ...]:
 
 # ALBERT, arXiv:1909.11942: layers share weights
 
-ALBERT_OUTSIDE = OutsideLayers(
+ALBERT_OUTSIDE = OutsideEncoderLayers(
     module="albert",
     width="embedding_size",
     projection="encoder.embedding_hidden_mapping_in",
@@ -299,7 +299,7 @@ def deberta_layer(c: Fields, layer: int) -> tuple[Extra, ...]:
 
 # Those with gates and rotary positions
 
-GTE_OUTSIDE = OutsideLayers(
+GTE_OUTSIDE = OutsideEncoderLayers(
     module="new",
     pooler=frozenset({"scores"}),
     transform_norm="lm_head.norm",
@@ -309,7 +309,7 @@ GTE_OUTSIDE = OutsideLayers(
 NOMIC_OUTSIDE = replace(
     BERT_OUTSIDE, norm="emb_ln", transform_norm="cls.predictions.transform.layer_norm", pooler=frozenset({"scores"})
 )
-MODERNBERT_OUTSIDE = OutsideLayers(
+MODERNBERT_OUTSIDE = OutsideEncoderLayers(
     module="model",
     norm="embeddings.norm",
     norm_bias="norm_bias",
@@ -405,7 +405,7 @@ TEXT_ENCODERS: dict[str, Family] = {
     ),
     "jina_embeddings_v3": encoder(FLASH_OUTSIDE, FLASH_NAMES, norms=FLASH_NORMS, rotary=Rotary(), positions=None),
     "distilbert": encoder(
-        OutsideLayers(
+        OutsideEncoderLayers(
             module="distilbert",
             hidden="dim",
             width="dim",
@@ -448,7 +448,7 @@ TEXT_ENCODERS: dict[str, Family] = {
         max_positions=offset_positions,
     ),
     "electra": encoder(
-        OutsideLayers(
+        OutsideEncoderLayers(
             module="electra",
             width="embedding_size",
             projection="embeddings_project",
