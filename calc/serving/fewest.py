@@ -246,7 +246,7 @@ class MultiGPUBounds:
 
     def __init__(self, gpu: GPU, single_gpu: Serving, workload: Workload) -> None:
         self.gpu, self.single_gpu, self.workload = gpu, single_gpu, workload
-        self.rooms = dict[tuple[int, int], int]()
+        self.rooms: dict[tuple[int, int], int] = {}
         engine, architecture = single_gpu.engine, single_gpu.architecture
         self.starts: list[tuple[Limits, OverheadSizes]] = [
             (

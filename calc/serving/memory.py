@@ -174,8 +174,8 @@ class Requirements:
         self.setup = Setup(laid_out, limits, self.cache)
         self.sizes = sizes(overhead, 0)
         """Bytes of the overhead where no share of it follows from what is held."""
-        self.rooms = dict[tuple[int, int], CacheRoom]()
-        self.stages = dict[tuple[int, Workload], StageMemory]()
+        self.rooms: dict[tuple[int, int], CacheRoom] = {}
+        self.stages: dict[tuple[int, Workload], StageMemory] = {}
 
     @cached_property
     def refused(self) -> bool:
@@ -267,11 +267,11 @@ class Serving:
         self.architecture, self.precision = ranks.architecture, ranks.precision
         self.weighing = ranks.of(layout)
         self.layouts = {} if layouts is None else layouts
-        self.known_requirements = dict[tuple[Hashable, ...], Requirements]()
-        self.remembered_answers = dict[tuple[tuple[Hashable, ...], Hashable], Any]()
+        self.known_requirements: dict[tuple[Hashable, ...], Requirements] = {}
+        self.remembered_answers: dict[tuple[tuple[Hashable, ...], Hashable], Any] = {}
         """The largest context or batch that a GPU holds, whatever is asked of it, and the least change with which it
         holds a workload, by what the engine reads of it."""
-        self.known_fewest = dict[tuple[Hashable, ...], dict[Workload, tuple[float, ...]]]()
+        self.known_fewest: dict[tuple[Hashable, ...], dict[Workload, tuple[float, ...]]] = {}
         """Place of the layout on the fewest GPUs that hold a workload among all layouts, by what is read of a GPU."""
         self.known_demands: tuple[Any, ...] | None = None
         """Work of each stage's ranks, on any GPU, once its time was asked for."""

@@ -92,9 +92,10 @@ class Weighing:
         """`sibling` is this rank in other formats: its passes take equal memory where activations are as wide."""
         self.engine, self.whole, self.precision, self.layout, self.sibling = engine, whole, precision, layout, sibling
         self.rank: Architecture = engine.rank(whole, layout) if sibling is None else sibling.rank
-        self.known_outside_layers = dict[tuple[bool, bool], tuple[int, LoadedWeights]]()
-        self.peaks, self.highest = dict[StepSize, BlockPeaks](), dict[tuple[StepSize, range], Peak]()
-        self.cuts = dict[int, list[tuple[int, ...]]]()
+        self.known_outside_layers: dict[tuple[bool, bool], tuple[int, LoadedWeights]] = {}
+        self.peaks: dict[StepSize, BlockPeaks] = {}
+        self.highest: dict[tuple[StepSize, range], Peak] = {}
+        self.cuts: dict[int, list[tuple[int, ...]]] = {}
         if sibling is not None and sibling.precision.activation_bytes == precision.activation_bytes:
             self.peaks, self.highest = sibling.peaks, sibling.highest
 
@@ -119,11 +120,8 @@ class Weighing:
     @property
     def stored(self) -> int:
         """Bytes of the rank's weights as stored, of all stages, without a vision encoder."""
-        return sum(
-            piece.nbytes * piece.a_layer * max(1, len(piece.tensor.layers))
-            for piece in self.pieces
-            if piece.tensor.excluded_as != "vision"
-        )
+        pieces = (piece for piece in self.pieces if piece.tensor.excluded_as != "vision")
+        return sum([piece.nbytes * piece.a_layer * max(1, len(piece.tensor.layers)) for piece in pieces])
 
     @cached_property
     def places(self) -> Places:
@@ -260,7 +258,7 @@ class Weighing:
     def stage(self, layers: range, counts: Counter[int], draft: int, *, first: bool, last: bool) -> Stage:
         """A stage of these layers; `draft`: bytes of a draft model's weights on it."""
         weights, ends = self.bytes_outside_layers(first=first, last=last)
-        parts = [(1, ends), (1, self.tables), (1, LoadedWeights(draft=draft))]
+        parts = [(1, ends), (1, self.tables)] + ([(1, LoadedWeights(draft=draft))] if draft else [])
         for kind, count in counts.items():
             stored, loaded = self.bytes_by_kind[kind]
             weights += count * stored
@@ -346,14 +344,14 @@ class RankWeights:
         """`sibling` has the weights in other formats."""
         self.architecture, self.engine, self.precision, self.sibling = architecture, engine, precision, sibling
         self.whole: Architecture = engine.with_draft(architecture) if sibling is None else sibling.whole
-        self.weighings = dict[Layout, Weighing]()
-        self.cuts = dict[int, tuple[range, ...]]()
-        self.layouts = dict[Layout, LaidOut]()
+        self.weighings: dict[Layout, Weighing] = {}
+        self.cuts: dict[int, tuple[range, ...]] = {}
+        self.layouts: dict[Layout, LaidOut] = {}
         self.starts: dict[tuple[Hashable, ...], tuple[Cache | None, Mapping[OverheadItem, Range]]] = (
             {} if sibling is None else sibling.starts
         )
         """Cache and overhead of engines that set memory aside, which weights in other formats leave as they are."""
-        self.under_flags = dict[str, RankWeights]()
+        self.under_flags: dict[str, RankWeights] = {}
 
     def of(self, layout: Layout) -> Weighing:
         """Weights of a rank, with the layers of all its pipeline stages."""
@@ -362,10 +360,11 @@ class RankWeights:
             unstaged = layout.model_copy(update={"pp": 1})
             if self.engine.groups(self.whole, unstaged) == self.engine.groups(self.whole, layout):
                 shape = unstaged
-        if shape not in self.weighings:
-            sibling = None if self.sibling is None else self.sibling.of(shape)
-            self.weighings[shape] = Weighing(self.engine, self.whole, self.precision, shape, sibling)
-        return self.weighings[shape]
+        if (known := self.weighings.get(shape)) is not None:
+            return known
+        sibling = None if self.sibling is None else self.sibling.of(shape)
+        weighing = Weighing(self.engine, self.whole, self.precision, shape, sibling)
+        return self.weighings.setdefault(shape, weighing)
 
     def ranges_of(self, stages: int) -> tuple[range, ...]:
         """Layers of each of so many pipeline stages."""
@@ -375,11 +374,11 @@ class RankWeights:
 
     def laid_out(self, layout: Layout) -> LaidOut:
         """A rank of each pipeline stage."""
-        if layout not in self.layouts:
-            weighing, ranges = self.of(layout), self.ranges_of(layout.pp)
-            stages = weighing.stages(ranges)
-            self.layouts[layout] = LaidOut(self.whole, weighing.rank, stages, ranges, layout, self.precision)
-        return self.layouts[layout]
+        if (known := self.layouts.get(layout)) is not None:
+            return known
+        weighing, ranges = self.of(layout), self.ranges_of(layout.pp)
+        laid_out = LaidOut(self.whole, weighing.rank, weighing.stages(ranges), ranges, layout, self.precision)
+        return self.layouts.setdefault(layout, laid_out)
 
     def start(
         self, engine: Engine, layout: Layout, gpu: GPU, limits: Limits
