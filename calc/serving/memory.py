@@ -189,18 +189,15 @@ class Requirements:
 
         def of(index: int) -> StageAtStart:
             loaded = stages[index].weights + stages[index].vision + engine.loading(stages[index])
-            working = self.weighing.working(engine, self.limits, self.laid_out, index)
+            working = self.weighing.working(engine, self.limits, self.laid_out.ranges[index])
             return StageAtStart(loaded, working, None if pool is None else pool.stated_bytes(index))
 
         return self.laid_out.of_each_stage(of)
 
     def stage(self, index: int, workload: Workload) -> StageMemory:
         """Memory of one GPU of a stage at its peak; remembered, for searches of what fits ask for equal lengths."""
-        if (index, workload) not in self.stages:
-            self.stages[index, workload] = self.stage_at_peak(index, workload)
-        return self.stages[index, workload]
-
-    def stage_at_peak(self, index: int, workload: Workload) -> StageMemory:
+        if (known := self.stages.get((index, workload))) is not None:
+            return known
         spend()
         stage, peak = self.laid_out.stages[index], self.peak(index, workload)
         working = int(peak.working.bytes)
@@ -217,7 +214,7 @@ class Requirements:
             overhead_high=high,
             total=base + (low + high) // 2,
         )
-        return StageMemory(memory, peak.working, overhead)
+        return self.stages.setdefault((index, workload), StageMemory(memory, peak.working, overhead))
 
     def peak(self, index: int, workload: Workload) -> StagePeak:
         """Memory of a stage at its highest. A cache that is set aside is there all the time."""

@@ -269,9 +269,9 @@ class Weighing:
         total = LoadedWeights.sum(parts)
         return Stage(tuple(blocks), first, last, weights + draft, total.vision, total)
 
-    def working(self, engine: Engine, limits: Limits, laid_out: LaidOut, stage: int) -> Peak:
+    def working(self, engine: Engine, limits: Limits, layers: range) -> Peak:
         """Peak of the pass that an engine runs at start, on a stage: the largest of its layers' peaks."""
-        layers, last = laid_out.ranges[stage], laid_out.stages[stage].last
+        last = layers.stop == self.rank.num_layers
         key = step_size(limits, last=last), layers
         if key not in self.highest:
             peaks = self.peaks_of(engine, limits, last=last)
@@ -291,20 +291,7 @@ class Weighing:
 
     def working_bytes(self, engine: Engine, limits: Limits, stages: Sequence[range]) -> list[int]:
         """Peak bytes of the pass at start on each stage [stages]."""
-        kinds, each = self.places.kinds, self.layer_peaks(engine, limits, last=False)
-        *others, end = ({*kinds[stage.start : stage.stop]} for stage in stages)
-        behind = self.peaks_of(engine, limits, last=True).behind
-        last = self.layer_peaks(engine, limits, last=True)
-        at_end = [last[kind] for kind in end] + ([] if behind is None else [int(behind.bytes)])
-        return [*(max(each[kind] for kind in stage) for stage in others), max(at_end)]
-
-    def layer_peaks(self, engine: Engine, limits: Limits, *, last: bool) -> list[int]:
-        """Peak bytes of a pass in a layer of each kind [kinds], on the last stage or another."""
-        peaks = self.peaks_of(engine, limits, last=last).blocks
-        runs = [
-            (block.runs_in, int(peak.bytes)) for block, peak in zip(self.rank.all_blocks, peaks, strict=True) if peak
-        ]
-        return [max((nbytes for layers, nbytes in runs if first in layers), default=0) for first in self.places.firsts]
+        return [int(self.working(engine, limits, stage).bytes) for stage in stages]
 
     def least_working(self, engine: Engine, limits: Limits) -> int:
         """Peak bytes of a pass in the layer that takes least."""
