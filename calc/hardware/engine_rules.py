@@ -84,7 +84,7 @@ def _meets(gpu: GPU, needs: PlatformNeeds, least: str | None) -> bool:
 
 def version(capability: str) -> tuple[int, ...]:
     """A compute capability, to be compared."""
-    return tuple(int(part) for part in capability.split("."))
+    return tuple(map(int, capability.split(".")))
 
 
 KNOWN: frozenset[Platform] = frozenset({"cuda", "rocm", "xpu", "cann"})

@@ -90,7 +90,7 @@ class StagedShape:
     def __init__(self, bounds: "MultiGPUBounds", serving: Serving, layout: Layout, stored: LayerBytes) -> None:
         self.bounds, self.serving, self.layout, self.stored = bounds, serving, layout, stored
         self.known_minimum = 1  # stages below which it is known not to fit
-        self.too_large_kinds = set[tuple[int, ...]]()  # layers of a stage
+        self.too_large_kinds: set[tuple[int, ...]] = set()  # layers of a stage
 
     @cached_property
     def workload(self) -> Workload:
@@ -182,7 +182,7 @@ class StagedShape:
             yield self.crowded_by_cache(layout, limits, ranges)
         laid_out = self.serving.with_accepted_layout(layout).on(bounds.gpu, bounds.workload)
         if not laid_out.surely_fits:
-            yield self.crowded_at_start(laid_out, ranges) or self.crowded_at_peak(laid_out) or ()
+            yield self.crowded_at_peak(laid_out) or ()
 
     def crowded_by_cache(self, layout: Layout, limits: Limits, stages: Sequence[range]) -> list[int] | None:
         """Stages whose weights, working memory and share of the cache do not fit, where that is known before they are
@@ -219,19 +219,6 @@ class StagedShape:
                 return []
         return None
 
-    def crowded_at_start(self, laid_out: Allocation, stages: Sequence[range]) -> list[int] | None:
-        """The longest stages whose share of the GPU leaves less than their part of the cache, however many others there
-        are (`crowded_by_cache`). None where none is known."""
-        pool, work, longest = laid_out.requirements.pool, laid_out.workload, max(map(len, stages))
-        if pool is None or not pool.is_additive or not laid_out.sets_aside or laid_out.refusal is not None:
-            return None
-        blocks, budgets = work.batch * pool.request_blocks(work.context), laid_out.room(MIDDLE).budgets
-        return [
-            i
-            for i, (stage, budget) in enumerate(zip(stages, budgets, strict=True))
-            if pool.block_bytes_on(i, blocks) > budget.cache and len(stage) == longest
-        ] or None
-
     def crowded_at_peak(self, laid_out: Allocation) -> list[int] | None:
         """Middle stages that do not fit a GPU, where an engine takes memory as it goes: such a stage takes as much
         whatever the number of others. None where none is known."""
@@ -246,7 +233,7 @@ class MultiGPUBounds:
 
     def __init__(self, gpu: GPU, single_gpu: Serving, workload: Workload) -> None:
         self.gpu, self.single_gpu, self.workload = gpu, single_gpu, workload
-        self.rooms = dict[tuple[int, int], int]()
+        self.rooms: dict[tuple[int, int], int] = {}
         engine, architecture = single_gpu.engine, single_gpu.architecture
         self.starts: list[tuple[Limits, OverheadSizes]] = [
             (

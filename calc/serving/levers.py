@@ -155,7 +155,7 @@ class SettingAllocations:
     def __init__(self, gpu: GPU, serving: Serving) -> None:
         self.gpu, self.serving = gpu, serving
         self.formats = {serving.precision: serving}
-        self.known = dict[Setting, Allocation | None]()
+        self.known: dict[Setting, Allocation | None] = {}
 
     def allocation(self, setting: Setting) -> Allocation | None:
         """Allocation with a setting; None where the engine does not take it."""

@@ -174,8 +174,8 @@ class Requirements:
         self.setup = Setup(laid_out, limits, self.cache)
         self.sizes = sizes(overhead, 0)
         """Bytes of the overhead where no share of it follows from what is held."""
-        self.rooms = dict[tuple[int, int], CacheRoom]()
-        self.stages = dict[tuple[int, Workload], StageMemory]()
+        self.rooms: dict[tuple[int, int], CacheRoom] = {}
+        self.stages: dict[tuple[int, Workload], StageMemory] = {}
 
     @cached_property
     def refused(self) -> bool:
@@ -189,18 +189,15 @@ class Requirements:
 
         def of(index: int) -> StageAtStart:
             loaded = stages[index].weights + stages[index].vision + engine.loading(stages[index])
-            working = self.weighing.working(engine, self.limits, self.laid_out, index)
+            working = self.weighing.working(engine, self.limits, self.laid_out.ranges[index])
             return StageAtStart(loaded, working, None if pool is None else pool.stated_bytes(index))
 
         return self.laid_out.of_each_stage(of)
 
     def stage(self, index: int, workload: Workload) -> StageMemory:
         """Memory of one GPU of a stage at its peak; remembered, for searches of what fits ask for equal lengths."""
-        if (index, workload) not in self.stages:
-            self.stages[index, workload] = self.stage_at_peak(index, workload)
-        return self.stages[index, workload]
-
-    def stage_at_peak(self, index: int, workload: Workload) -> StageMemory:
+        if (known := self.stages.get((index, workload))) is not None:
+            return known
         spend()
         stage, peak = self.laid_out.stages[index], self.peak(index, workload)
         working = int(peak.working.bytes)
@@ -217,7 +214,7 @@ class Requirements:
             overhead_high=high,
             total=base + (low + high) // 2,
         )
-        return StageMemory(memory, peak.working, overhead)
+        return self.stages.setdefault((index, workload), StageMemory(memory, peak.working, overhead))
 
     def peak(self, index: int, workload: Workload) -> StagePeak:
         """Memory of a stage at its highest. A cache that is set aside is there all the time."""
@@ -267,11 +264,11 @@ class Serving:
         self.architecture, self.precision = ranks.architecture, ranks.precision
         self.weighing = ranks.of(layout)
         self.layouts = {} if layouts is None else layouts
-        self.known_requirements = dict[tuple[Hashable, ...], Requirements]()
-        self.remembered_answers = dict[tuple[tuple[Hashable, ...], Hashable], Any]()
+        self.known_requirements: dict[tuple[Hashable, ...], Requirements] = {}
+        self.remembered_answers: dict[tuple[tuple[Hashable, ...], Hashable], Any] = {}
         """The largest context or batch that a GPU holds, whatever is asked of it, and the least change with which it
         holds a workload, by what the engine reads of it."""
-        self.known_fewest = dict[tuple[Hashable, ...], dict[Workload, tuple[float, ...]]]()
+        self.known_fewest: dict[tuple[Hashable, ...], dict[Workload, tuple[float, ...]]] = {}
         """Place of the layout on the fewest GPUs that hold a workload among all layouts, by what is read of a GPU."""
         self.known_demands: tuple[Any, ...] | None = None
         """Work of each stage's ranks, on any GPU, once its time was asked for."""

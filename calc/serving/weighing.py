@@ -92,9 +92,10 @@ class Weighing:
         """`sibling` is this rank in other formats: its passes take equal memory where activations are as wide."""
         self.engine, self.whole, self.precision, self.layout, self.sibling = engine, whole, precision, layout, sibling
         self.rank: Architecture = engine.rank(whole, layout) if sibling is None else sibling.rank
-        self.known_outside_layers = dict[tuple[bool, bool], tuple[int, LoadedWeights]]()
-        self.peaks, self.highest = dict[StepSize, BlockPeaks](), dict[tuple[StepSize, range], Peak]()
-        self.cuts = dict[int, list[tuple[int, ...]]]()
+        self.known_outside_layers: dict[tuple[bool, bool], tuple[int, LoadedWeights]] = {}
+        self.peaks: dict[StepSize, BlockPeaks] = {}
+        self.highest: dict[tuple[StepSize, range], Peak] = {}
+        self.cuts: dict[int, list[tuple[int, ...]]] = {}
         if sibling is not None and sibling.precision.activation_bytes == precision.activation_bytes:
             self.peaks, self.highest = sibling.peaks, sibling.highest
 
@@ -119,11 +120,8 @@ class Weighing:
     @property
     def stored(self) -> int:
         """Bytes of the rank's weights as stored, of all stages, without a vision encoder."""
-        return sum(
-            piece.nbytes * piece.a_layer * max(1, len(piece.tensor.layers))
-            for piece in self.pieces
-            if piece.tensor.excluded_as != "vision"
-        )
+        pieces = (piece for piece in self.pieces if piece.tensor.excluded_as != "vision")
+        return sum([piece.nbytes * piece.a_layer * max(1, len(piece.tensor.layers)) for piece in pieces])
 
     @cached_property
     def places(self) -> Places:
@@ -260,7 +258,7 @@ class Weighing:
     def stage(self, layers: range, counts: Counter[int], draft: int, *, first: bool, last: bool) -> Stage:
         """A stage of these layers; `draft`: bytes of a draft model's weights on it."""
         weights, ends = self.bytes_outside_layers(first=first, last=last)
-        parts = [(1, ends), (1, self.tables), (1, LoadedWeights(draft=draft))]
+        parts = [(1, ends), (1, self.tables)] + ([(1, LoadedWeights(draft=draft))] if draft else [])
         for kind, count in counts.items():
             stored, loaded = self.bytes_by_kind[kind]
             weights += count * stored
@@ -271,9 +269,9 @@ class Weighing:
         total = LoadedWeights.sum(parts)
         return Stage(tuple(blocks), first, last, weights + draft, total.vision, total)
 
-    def working(self, engine: Engine, limits: Limits, laid_out: LaidOut, stage: int) -> Peak:
+    def working(self, engine: Engine, limits: Limits, layers: range) -> Peak:
         """Peak of the pass that an engine runs at start, on a stage: the largest of its layers' peaks."""
-        layers, last = laid_out.ranges[stage], laid_out.stages[stage].last
+        last = layers.stop == self.rank.num_layers
         key = step_size(limits, last=last), layers
         if key not in self.highest:
             peaks = self.peaks_of(engine, limits, last=last)
@@ -293,20 +291,7 @@ class Weighing:
 
     def working_bytes(self, engine: Engine, limits: Limits, stages: Sequence[range]) -> list[int]:
         """Peak bytes of the pass at start on each stage [stages]."""
-        kinds, each = self.places.kinds, self.layer_peaks(engine, limits, last=False)
-        *others, end = ({*kinds[stage.start : stage.stop]} for stage in stages)
-        behind = self.peaks_of(engine, limits, last=True).behind
-        last = self.layer_peaks(engine, limits, last=True)
-        at_end = [last[kind] for kind in end] + ([] if behind is None else [int(behind.bytes)])
-        return [*(max(each[kind] for kind in stage) for stage in others), max(at_end)]
-
-    def layer_peaks(self, engine: Engine, limits: Limits, *, last: bool) -> list[int]:
-        """Peak bytes of a pass in a layer of each kind [kinds], on the last stage or another."""
-        peaks = self.peaks_of(engine, limits, last=last).blocks
-        runs = [
-            (block.runs_in, int(peak.bytes)) for block, peak in zip(self.rank.all_blocks, peaks, strict=True) if peak
-        ]
-        return [max((nbytes for layers, nbytes in runs if first in layers), default=0) for first in self.places.firsts]
+        return [int(self.working(engine, limits, stage).bytes) for stage in stages]
 
     def least_working(self, engine: Engine, limits: Limits) -> int:
         """Peak bytes of a pass in the layer that takes least."""
@@ -346,14 +331,14 @@ class RankWeights:
         """`sibling` has the weights in other formats."""
         self.architecture, self.engine, self.precision, self.sibling = architecture, engine, precision, sibling
         self.whole: Architecture = engine.with_draft(architecture) if sibling is None else sibling.whole
-        self.weighings = dict[Layout, Weighing]()
-        self.cuts = dict[int, tuple[range, ...]]()
-        self.layouts = dict[Layout, LaidOut]()
+        self.weighings: dict[Layout, Weighing] = {}
+        self.cuts: dict[int, tuple[range, ...]] = {}
+        self.layouts: dict[Layout, LaidOut] = {}
         self.starts: dict[tuple[Hashable, ...], tuple[Cache | None, Mapping[OverheadItem, Range]]] = (
             {} if sibling is None else sibling.starts
         )
         """Cache and overhead of engines that set memory aside, which weights in other formats leave as they are."""
-        self.under_flags = dict[str, RankWeights]()
+        self.under_flags: dict[str, RankWeights] = {}
 
     def of(self, layout: Layout) -> Weighing:
         """Weights of a rank, with the layers of all its pipeline stages."""
@@ -362,10 +347,11 @@ class RankWeights:
             unstaged = layout.model_copy(update={"pp": 1})
             if self.engine.groups(self.whole, unstaged) == self.engine.groups(self.whole, layout):
                 shape = unstaged
-        if shape not in self.weighings:
-            sibling = None if self.sibling is None else self.sibling.of(shape)
-            self.weighings[shape] = Weighing(self.engine, self.whole, self.precision, shape, sibling)
-        return self.weighings[shape]
+        if (known := self.weighings.get(shape)) is not None:
+            return known
+        sibling = None if self.sibling is None else self.sibling.of(shape)
+        weighing = Weighing(self.engine, self.whole, self.precision, shape, sibling)
+        return self.weighings.setdefault(shape, weighing)
 
     def ranges_of(self, stages: int) -> tuple[range, ...]:
         """Layers of each of so many pipeline stages."""
@@ -375,11 +361,11 @@ class RankWeights:
 
     def laid_out(self, layout: Layout) -> LaidOut:
         """A rank of each pipeline stage."""
-        if layout not in self.layouts:
-            weighing, ranges = self.of(layout), self.ranges_of(layout.pp)
-            stages = weighing.stages(ranges)
-            self.layouts[layout] = LaidOut(self.whole, weighing.rank, stages, ranges, layout, self.precision)
-        return self.layouts[layout]
+        if (known := self.layouts.get(layout)) is not None:
+            return known
+        weighing, ranges = self.of(layout), self.ranges_of(layout.pp)
+        laid_out = LaidOut(self.whole, weighing.rank, weighing.stages(ranges), ranges, layout, self.precision)
+        return self.layouts.setdefault(layout, laid_out)
 
     def start(
         self, engine: Engine, layout: Layout, gpu: GPU, limits: Limits

@@ -111,8 +111,8 @@ class Shares(Frozen):
 
     def edited(self, edits: Edits, prefix: str = "") -> Self:
         """Figures with a reader's edits, which have this before their names."""
-        names = ((name, f"{prefix}{name}") for name in type(self).model_fields)
-        known = {name: edits[stated] for name, stated in names if stated in edits}
+        ours = {f"{prefix}{name}": name for name in type(self).model_fields} if edits else {}
+        known = {ours[stated]: edits[stated] for stated in edits if stated in ours}
         return self.model_copy(update=known) if known else self
 
 

@@ -1,7 +1,8 @@
 """The reverse question: which models fit some GPUs, in which format, up to which context, and how fast."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from calc.serving.weighing import RankWeights
 from calc.serving.workload import Workload
 from calc.time.arrays import Array, read_only
 from calc.time.cluster import USUAL
+from calc.time.roofline import Machine, machine
 from calc.time.serving_time import Speed, speed_on
 
 MAPPED = tuple(name for name, engine in ENGINES.items() if engine.sequences_option is not None)
@@ -68,6 +70,15 @@ def fitting(
     let go before the next is laid out. `longest` are the longest contexts of each, where they are known."""
     names, lengths, rates, formats = [], [], [], tuple[WeightFormat, ...]()
     layouts, alike = list[tuple[Layout | None, ...]](), dict[Layout, Layout]()
+    machines = dict[tuple[Any, ...], Machine]()
+
+    def machine_of(gpu: GPU, *at: Any) -> Machine:
+        """`machine`, which models in the same format share."""
+        key = gpu.id, *at[:-1]  # USUAL is the cluster of all
+        if key not in machines:
+            machines[key] = machine(gpu, *at)
+        return machines[key]
+
     for place, (name, row, gpu) in enumerate(rows):
         most_of_row = [longest_context(serving, gpu) for serving in row.values()] if longest is None else longest[place]
         names.append(name)
@@ -75,19 +86,24 @@ def fitting(
         each = (None if serving is None else serving.layout for serving in row.values())
         layouts.append(tuple(layout and alike.setdefault(layout, layout) for layout in each))
         lengths.append(most_of_row)
-        rates.append(rates_of(row, gpu, most_of_row, context))
+        rates.append(rates_of(row, gpu, most_of_row, context, machine_of))
     return Fitting(
         tuple(names), formats, tuple(layouts), read_only(np.array(lengths, dtype=np.int64)), read_only(np.array(rates))
     )
 
 
-def rates_of(row: Formats, gpu: GPU, longest: Sequence[int], context: int) -> list[float]:
+def rates_of(
+    row: Formats, gpu: GPU, longest: Sequence[int], context: int, machine_of: Callable[..., Machine]
+) -> list[float]:
     """Tokens a second of one sequence of a model in each format; 0 where it does not fit, or makes none."""
-    rates, speeds = list[float](), dict[Layout, Speed]()
+    rates: list[float] = []
+    speeds: dict[Layout, Speed] = {}
     for serving, most in zip(row.values(), longest, strict=True):
         rate, tokens = 0.0, min(context, most)
         if serving is not None and tokens and not serving.architecture.pooled:
-            speed = speeds[serving.layout] = speed_on(gpu, serving, sibling=speeds.get(serving.layout))
+            speed = speeds[serving.layout] = speed_on(
+                gpu, serving, sibling=speeds.get(serving.layout), machine_of=machine_of
+            )
             rate = 1 / float(speed.step(1, max(2, tokens), "expected"))
         rates.append(rate)
     return rates

@@ -2,7 +2,7 @@
 and the host add theirs."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Annotated, Any, Literal, NamedTuple, get_args
 
@@ -157,10 +157,11 @@ def achieved(
     bus: Any,
     network: Any,
     powered: Powered | None = None,
+    **in_prompts: float,
 ) -> Machine:
     """A machine of printed figures: FLOP/s of products in 16 bits and of quantized weights, bytes/s of its memory, GB/s
     of its links or bus, which a network takes the place of. `share` gives what is reached, by the fields of
-    `Efficiency`; `powered` what power allows."""
+    `Efficiency`; `powered` what power allows; `in_prompts` are its fields that prompts alone take."""
     powered = powered or (lambda rate: rate)
     return Machine(
         peak=powered(plain * share("matmul")),
@@ -177,6 +178,7 @@ def achieved(
         queue=share("queue"),
         all_reduce=share("all_reduce_us") * 1e-6,
         link=where(network, share("inter_node_gb_s"), bus * share("link")) * 1e9,
+        **in_prompts,
     )
 
 
@@ -203,9 +205,9 @@ def machine(gpu: GPU, engine: str, weights: WeightFormat, ranks: int, end: End, 
 
     peak, peak_quantized = (gpu.tflops.get(dtype, UNKNOWN_RATE) * 1e12 for dtype in (plain, narrow))
     links = bus_gb_s(gpu, over), over == "network"
-    on = achieved(lambda name: shares.at(name, end), peak, peak_quantized, bandwidth, *links, powered)
     unpacked, score = (row(what, at).value.duration(end) / bandwidth for what in ("unpacked_bytes", "score_bytes"))
-    return replace(on, unpacked=unpacked, score=score)
+    printed = peak, peak_quantized, bandwidth, *links
+    return achieved(lambda name: shares.at(name, end), *printed, powered, unpacked=unpacked, score=score)
 
 
 class Cards:

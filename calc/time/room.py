@@ -11,7 +11,7 @@ import numpy as np
 
 from calc.formats import CacheFormat, Precision, WeightFormat
 from calc.hardware.gpu import GPU
-from calc.hardware.overhead import OverheadItem
+from calc.hardware.overhead import HIGH, MIDDLE, OverheadItem, at_end, sizes
 from calc.hardware.parallel import Layout, shapes
 from calc.hardware.shards import blocks_within
 from calc.model.architecture import Architecture
@@ -24,7 +24,6 @@ from calc.serving.weighing import ENDS, OutsideLayers, RankWeights, Weighing
 from calc.serving.workload import Workload
 from calc.time.arrays import Array, Flags, Indices, first_equal
 from calc.time.time_operations import Demand, Routing, computed, demand, routing, unrolled
-from calc.units import GIB
 
 STAGES = (1, 2, 3, 4, 6, 8, 16)
 """Pipeline stages that are tried."""
@@ -103,11 +102,6 @@ class Shard:
             for stage in ranges
         )
         return LaidOut(self.weighing.whole, rank, stages, ranges, self.layout, self.precisions[0])
-
-    def working_bytes(self, engine: Engine, limits: Limits) -> list[int]:
-        """The largest pass of each stage."""
-        passing, laid_out = self.passing, self.laid_out
-        return [int(passing.working(engine, limits, laid_out, stage).bytes) for stage in range(len(self.ranges))]
 
 
 class Weighed(NamedTuple):
@@ -371,7 +365,10 @@ class KVRoom:
         if (known := on.free.get((shard.layout, shard.precisions))) is not None:
             return known
         depth = shard.layout.gpus, max(map(len, shard.ranges))
-        works = {first: shard.working_bytes(self.engine, on.limits[first]) for first in set(on.by_limits)}
+        works = {
+            first: shard.passing.working_bytes(self.engine, on.limits[first], shard.ranges)
+            for first in set(on.by_limits)
+        }
         budgets = np.array(
             [
                 [
@@ -398,7 +395,8 @@ class KVRoom:
         if key not in on.budgets:
             links = on.by_links[gpu]
             if (links, depth) not in on.overheads:
-                on.overheads[links, depth] = self.overhead(self.gpus[links], shard.laid_out, on.limits[links])
+                ranges = self.engine.overhead_on(self.gpus[links], shard.laid_out, on.limits[links])
+                on.overheads[links, depth] = [at_end(sizes(ranges, 0), end) for end in (MIDDLE, HIGH)]
             total, stated = self.gpus[gpu].usable_bytes, 0 if states_cache else None
             starts = (GPUAtStart(total, 0, working, stated, ends) for ends in on.overheads[links, depth])
             budgets = [self.engine.budget(on.limits[gpu], start) for start in starts]
@@ -409,12 +407,6 @@ class KVRoom:
                 for budget in budgets
             )
         return on.budgets[key]
-
-    def overhead(self, gpu: GPU, stages: LaidOut, limits: Limits) -> list[dict[OverheadItem, int]]:
-        """Bytes of each item of the overhead on a GPU, in the middle of its range and at its high end."""
-        spans = self.engine.overhead_on(gpu, stages, limits)
-        middle = {item: round((span.low + span.high) / 2 * GIB) for item, span in spans.items()}
-        return [middle, {item: round(span.high * GIB) for item, span in spans.items()}]
 
     def sequence(self, on: StartedGPUs, shard: Shard, kv: CacheFormat) -> Array:
         """Bytes of cache of all sequences together, of each, and those that flags state for it (else infinite), as an
@@ -443,9 +435,9 @@ class KVRoom:
         cache, stages = self.engine.cache(laid_out, self.gpus[gpu], on.limits[gpu]), range(len(laid_out.ranges))
         if cache is None:
             return [(0, 1, np.inf) for _ in stages]
-        sizes = list[tuple[float, ...]]()
+        of_stages: list[tuple[float, ...]] = []
         for stage in stages:
             first, both = (cache.required_bytes(stage, batch, self.workload.context) for batch in (1, 2))
             stated = cache.stated_bytes(stage) if isinstance(cache, Pool) else None
-            sizes.append((2 * first - both, max(1, both - first), np.inf if stated is None else stated))
-        return sizes
+            of_stages.append((2 * first - both, max(1, both - first), np.inf if stated is None else stated))
+        return of_stages

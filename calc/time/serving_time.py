@@ -285,9 +285,11 @@ def speed_on(
     *,
     sibling: Speed | None = None,
     kernels: str | None = None,
+    machine_of: Callable[..., Machine] = machine,
 ) -> Speed:
     """The speed of a model that is laid out for its memory; `sibling` is that of these ranks in other formats,
-    `kernels` the name under which they are measured, if not its engine's. Its work is computed once for all GPUs."""
+    `kernels` the name under which they are measured, if not its engine's; `machine_of` is `machine`, or remembers what
+    it gave. Its work is computed once for all GPUs."""
     laid_out, engine = serving.laid_out, serving.engine
     precision, layout = laid_out.precision, laid_out.layout
     if serving.known_demands is None:
@@ -300,7 +302,7 @@ def speed_on(
     demands: tuple[Demand, ...] = serving.known_demands
     ranks = sharing(layout, experts=demands[0].routing is not None)
     on = gpu, kernels or engine.kernels, precision.weights, ranks
-    machines = cache(lambda end: machine(*on, end, cluster))
+    machines = cache(lambda end: machine_of(*on, end, cluster))
     return Speed(demands, layout, machines, engine.splits_batch, engine.state_width, engine.all_to_all(layout))
 
 

@@ -428,7 +428,8 @@ def stored_products(
 ) -> tuple[dict[Product, int], dict[Product, bool]]:
     """Bytes of the weights of a stage by the product that reads them, the rest by component, all experts included; and
     whether most of a product's weights, in the whole model, are stored in fewer than 16 bits."""
-    sizes, narrow = dict[Product, int](), dict[Product, int]()
+    sizes: dict[Product, int] = {}
+    narrow: dict[Product, int] = {}
     for tensor, form, a_layer, nbytes, _ in pieces:
         product = product_of(architecture, tensor)
         if tensor.excluded_as is None:

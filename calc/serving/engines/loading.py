@@ -172,7 +172,7 @@ class Loader(StartedEngine):
         """Bytes of some tensors on one rank of a pipeline stage once loaded."""
         padding, adapter_rows, on_every_stage = self.experts, self.adapter_rows, self.on_every_stage(rank)
         allocations: dict[tuple[str, tuple[int, ...]], list[int]] = {}  # name, first layer -> weights, scales, copies
-        parts = defaultdict[str, int](int)
+        parts: dict[str, int] = defaultdict(int)
         in_weights = in_scales = padded = 0
         for read in pieces:
             if not (copies := copies_within_piece(rank, read.tensor, stage, on_every_stage)):

@@ -26,7 +26,6 @@ from calc.model.tensor import Tensor
 from calc.serving.engines.families import FAMILIES
 from calc.serving.engines.sizes import LaidOut, Limits
 from calc.serving.engines.started import StartedEngine
-from calc.serving.kv_cache import growth
 from calc.serving.workload import Workload
 
 SUPPORT = {
@@ -68,7 +67,8 @@ def without_pooling(architecture: Architecture, engine: str) -> Iterator[Refusal
 def without_cache(architecture: Architecture) -> Iterator[Refusal]:
     """Why an engine that sets its cache aside does not serve a model that keeps none, unless it reads texts whole."""
     if not architecture.encodes and not any(
-        block.recurrences or any(growth([block], "bf16").values()) for block in architecture.all_blocks
+        block.recurrences or (block.cached_in and any(mixer.cached_elements() for mixer in block.mixers))
+        for block in architecture.all_blocks
     ):
         sentence = Message(
             "No layer of this model keeps a cache: it drafts for a larger model and is served beside it only."

@@ -171,7 +171,7 @@ class VLLM(DraftingEngine):
 
     def __init__(self, options: VLLMOptions | None = None, draft_model: Architecture | None = None) -> None:
         super().__init__(options, draft_model)
-        self.divisions = dict[tuple[int, int, int, str, Platform | None, Capability | None], Division]()
+        self.divisions: dict[tuple[int, int, int, str, Platform | None, Capability | None], Division] = {}
         """Divisions by model and tensor parallelism; they keep their model, so that no other has the same id."""
 
     def with_options(self, **changes: object) -> Self:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from calc.errors import Message, Refusal
-from calc.formats import COMPRESSED_TENSORS, Precision
+from calc.formats import COMPRESSED_TENSORS, CacheFormat, Precision
 from calc.formats.table import Format
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
@@ -19,7 +19,6 @@ from calc.serving.engines.vllm.layers import (
     CacheEntry,
     Capability,
     Layers,
-    LayerSetting,
     cached_layers,
     capability,
     compresses,
@@ -153,21 +152,20 @@ def unshared_tokens(architecture: Architecture, layout: Layout) -> Iterator[Refu
 
 
 def missing_kernels(division: Division, gpu: GPU) -> Iterator[Refusal]:
-    setting = division.setting._replace(gpu=gpu)
-    kv, block = setting.kv, setting.options.block_size
+    kv, options = division.setting.kv, division.setting.options
     if every_kernel(division.layers):
         attending = (cached for cached in division.layers if cached.kind != "state")
-        if division.dcp > 1 and not all(shares(cached, setting) for cached in attending):
+        if division.dcp > 1 and not all(shares(cached, kv) for cached in attending):
             sentence = "On {gpu}, vLLM's attention kernel for a cache in {kv} does not share tokens over ranks (dcp)."
             yield Refusal(Message(sentence, gpu=gpu.name, kv=kv), "dcp")
         return
-    free = setting._replace(options=setting.options.model_copy(update={"block_size": None}))
-    if block is None or not every_kernel(cached_layers(division.rank, free)):
+    free = division.setting._replace(gpu=gpu, options=options.model_copy(update={"block_size": None}))
+    if options.block_size is None or not every_kernel(cached_layers(division.rank, free)):
         sentence = "On {gpu}, vLLM has no attention kernel for this model with a cache in {kv}."
         yield Refusal(Message(sentence, gpu=gpu.name, kv=kv), "gpu")
     else:
         sentence = "On {gpu}, vLLM has no attention kernel for this model that reads blocks of {block:,} tokens."
-        yield Refusal(Message(sentence, gpu=gpu.name, block=block), "block_size")
+        yield Refusal(Message(sentence, gpu=gpu.name, block=options.block_size), "block_size")
 
 
 def every_kernel(layers: Layers) -> bool:
@@ -175,9 +173,9 @@ def every_kernel(layers: Layers) -> bool:
     return all(cached.kernel is not None or cached.block or cached.kind == "state" for cached in layers)
 
 
-def shares(cached: CacheEntry, setting: LayerSetting) -> bool:
+def shares(cached: CacheEntry, kv: CacheFormat) -> bool:
     """Whether a layer's kernel serves ranks that share its tokens; of whole latents not in fp8
     (github.com/vllm-project/vllm/pull/46178)."""
     whole = cached.kind == "mla" and cached.kernel is not None and "SPARSE" not in cached.kernel.name
-    quantized = setting.kv in ("fp8", "fp8_ds_mla") and whole and cached.kernel != INDEXER
+    quantized = kv in ("fp8", "fp8_ds_mla") and whole and cached.kernel != INDEXER
     return cached.kernel is not None and cached.kernel.name in SHARING and not quantized
