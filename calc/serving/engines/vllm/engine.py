@@ -86,6 +86,7 @@ SPECULATION = ("speculative", "num_speculative_tokens", "model_draft", "weights_
 SPLIT_TOKENS, SPLIT_ON_ONE_STAGE, SPLIT_DENSE = (
     families("vllm", rule) for rule in ("split_tokens", "split_on_one_stage", "split_dense")
 )
+EAGLE_ON_STAGES = families("vllm", "eagle_on_stages")
 PREDICTED_SINCE = versions("vllm", "predicted_since")
 NO_DRAFT_MODELS: tuple[Version, Version] = (0, 11), (0, 15)
 """Versions from the one that took the first engine out to that before the second got them (`v1/spec_decode`)."""
@@ -486,9 +487,11 @@ class VLLM(DraftingEngine):
         return architecture.model_copy(update={"prediction": (module,)})
 
     def draft_tables(self, architecture: Architecture, tp: int, stages: int) -> int:
-        """The embedding once more for the model's own layers, which read it far from the first stage."""
+        """The embedding once more for the model's own layers or a head, which read it far from the first stage."""
         width = architecture.d_embedding or architecture.hidden
-        return 2 * self.vocabulary(architecture.vocab, tp) * width if self.drafter == "mtp" and stages > 1 else 0
+        at_end = architecture.tied or "embedding" in self.on_every_stage(architecture)
+        own = not at_end if self.reads_embedding(architecture) else self.drafter == "mtp"
+        return 2 * self.vocabulary(architecture.vocab, tp) * width if own and stages > 1 else 0
 
     def mtp_refusals(self, model: Architecture, family: str) -> Iterator[Refusal]:
         options, layers = self.options, len(model.prediction)
@@ -540,7 +543,7 @@ class VLLM(DraftingEngine):
     def unstaged(self, model: Architecture, layout: Layout) -> Iterator[Refusal]:
         """Why a model or its drafts do not go with pipeline stages. Layers that embed n-grams read the text itself,
         which the first stage has (`Qwen4ExpForConditionalGenerationConfig`); drafts that have no embedding of their own
-        read the model's, which lies there (`maybe_share_target_embed`)."""
+        read the model's on the last stage (`maybe_share_target_embed`)."""
         if layout.pp == 1:
             return
         if any(extra.component == "embedding" for block in model.all_blocks for extra in block.extras):
@@ -552,9 +555,19 @@ class VLLM(DraftingEngine):
             return
         if not holds("drafts on pipeline stages", self.options):
             yield Refusal(Message("vLLM has drafts on pipeline stages (pp) from version 0.30 on."), "pp", [1])
-        elif self.drafter in ("eagle", "eagle3") or model.model_type == "nemotron_h":
+        elif self.reads_embedding(model) and not (
+            holds("the last stage embeds for drafts", self.options)
+            and ("embedding" in self.on_every_stage(model) or model.model_type in EAGLE_ON_STAGES)
+        ):
             sentence = "This draft reads the model's embedding, which only the first of {pp} pipeline stages has."
             yield Refusal(Message(sentence, pp=layout.pp), "pp", [1])
+        elif self.drafter == "eagle3" and model.model_type not in EAGLE_ON_STAGES:
+            sentence = "{engine}'s class of {family} hands no states to a head of EAGLE-3 on another stage (pp)."
+            yield Refusal(Message(sentence, engine=self.title, family=model.model_type), "pp", [1])
+
+    def reads_embedding(self, model: Architecture) -> bool:
+        """Whether the draft has no embedding of its own (`has_own_embed_tokens`)."""
+        return self.drafter in ("eagle", "eagle3") or model.model_type == "nemotron_h"
 
     @property
     def speculation(self) -> tuple[str, ...]:

@@ -113,6 +113,13 @@ def test_a_head_as_large_as_its_file():
     assert eagle3.memory.kv_cache - plain.memory.kv_cache == 1024 * 4096  # a layer of 8 KV heads of 128
 
 
+def test_a_head_on_stages_has_the_embedding_next_to_it():
+    """vLLM 0.33 makes the model's embedding on the last stage, too (`spec_decode_needs_target_embed`): 128,256 rows of
+    4,096."""
+    heads = [serving("meta-llama/Llama-3.1-8B", pp=pp, speculative="eagle3").laid_out.stages[-1] for pp in (1, 2)]
+    assert heads[1].loaded.draft - heads[0].loaded.draft == 2 * 128_256 * 4_096
+
+
 def test_a_draft_model_is_loaded_and_cached_beside_the_model():
     """Qwen3-0.6B has 596,049,920 parameters and 28 layers of 8 KV heads of 128, as wide as each of Qwen3-8B's 36; the
     allocator rounds up what it holds."""
@@ -158,7 +165,14 @@ def test_guesses_pass_the_sampler_of_the_first_runner(version, kind, nbytes):
             "pp",
             "from version 0.30 on",
         ),
-        ("Qwen/Qwen3-8B", {"pp": 2}, {"speculative": "eagle3"}, "pp", "only the first of 2 pipeline stages"),
+        (
+            "Qwen/Qwen3-8B",
+            {"pp": 2},
+            {"speculative": "eagle3", "version": "0.32.0"},
+            "pp",
+            "only the first of 2 pipeline stages",
+        ),
+        ("openai/gpt-oss-20b", {"pp": 2}, {"speculative": "eagle3"}, "pp", "class of gpt_oss hands no states"),
         ("Qwen/Qwen3-8B", {}, {"speculative": "draft_model"}, "model_draft", "No draft model given"),
         (
             "Qwen/Qwen3-8B",
