@@ -418,13 +418,8 @@ def read_states(b: MicroBatch, mixer: Mixer, which: int) -> PassTensor:
     b.write(cached.device)  # a new sequence's is cleared
     made = b.same("states", cached, places, over=False, on=cached.device)
     b.expand(made)
-    further(b, cached)
+    b.write(cached.device, b.further_places)
     return made
-
-
-def further(b: MicroBatch, cached: PassTensor) -> None:
-    """States of slots that are not in the pass are copied: none, so that places and copies are tensors of no bytes."""
-    b.write(cached.device, b.add("states", 0, cached, b.further_places, on=cached.device))
 
 
 def convolved(b: MicroBatch, memory: PassTensor, channels: int, x: PassTensor) -> PassTensor:
@@ -448,7 +443,7 @@ def scan(b: MicroBatch, mixer: Mixer, width: int, *reads: PassTensor, has_kernel
     b.write(state.device)
     made = b.add("scan", width, decay, state, *reads, places, on=on, states=state.rows.each)
     b.expand(made)
-    further(b, state)
+    b.write(state.device, b.further_places)
     b.write(b.cache_device, made)
     return b.view(made, width)
 

@@ -154,6 +154,7 @@ class MicroBatch:
 
     @cached_property
     def further_places(self) -> PassTensor:
+        """Places of states of the slots that are not in the pass: there are none, and it is a tensor of no bytes."""
         return self.view(self.input("places of states", 4, SEQUENCE), 0)
 
     def cached(self, name: str, tensor: CacheTensor) -> PassTensor:
