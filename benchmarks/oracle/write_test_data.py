@@ -227,17 +227,23 @@ def steps(path: str) -> None:
     write("train_step_configs.json", [{"name": name, **config} for name, config in found["configs"].items()])
 
 
+FRAGMENTED = (532, 562, 640, 686, 1399, 1406, 1616, 1975, 2120, 2212)
+"""Places of dry runs in whose largest pass gaps between tensors decide."""
+
+
 def dry_runs(path: str) -> None:
-    """llama.cpp's dry runs: a few of each kind, of all models."""
+    """llama.cpp's dry runs: a few of each kind, of all models, and those that are `FRAGMENTED`."""
     rows = json.loads(Path(path).read_text(encoding="utf-8"))
     taken: Counter[str] = Counter()
     chosen = []
-    for row in rows:
+    for place, row in enumerate(rows):
         what = row["model"] if row["why"] == "base" else row["why"]
         few = 1 if row["why"] == "base" else 12 if row["why"] == "random" else 2
         spread = sum(map(ord, row["model"] + row["why"] + row["quant"])) % 7 == 0
         if taken[what] < few and (spread or row["why"] == "base"):
             taken[what] += 1
+            chosen.append(row)
+        elif place in FRAGMENTED:
             chosen.append(row)
     configs = {row["model"]: row["config"] for row in chosen}
     write("llamacpp.json", [{"configs": configs}, *(asked(row) for row in chosen)])

@@ -56,6 +56,14 @@ STATE_FIRST = frozenset({"jamba", "lfm2", "lfm2moe"})
 """The state is the first of the two that are added."""
 STATE_BEFORE_FED = STATE_FIRST | {"phi3"}
 """The state is the first of the two that are added behind the feed-forward."""
+SCALED = frozenset({"granite", "granitehybrid", "granitemoe", "minicpm"})
+"""Embeddings are scaled."""
+ALL_ROWS_NORMED = frozenset({"gemma4", "nemotron_h", "nemotron_h_moe", "qwen35", "qwen35moe", "qwen3next"})
+"""The last layer and the norm behind it compute every token, whose states are an output too (`t_h_nextn`)."""
+ALL_ROWS = ALL_ROWS_NORMED | {"gpt-oss"}
+"""The last layer computes every token."""
+UNFUSED_ROUTERS = frozenset({"deepseek_v3", "gpt_oss", "llama4_text"})
+"""Families, by `model_type`, whose router CUDA does not compute in one kernel (ggml_cuda_topk_moe_fusion)."""
 BESIDE_ATTENTION = frozenset({"stablelm"})
 """The feed-forward reads what attention reads where it has no norm of its own."""
 SINGLE_MIXERS = frozenset({"nemotron_h", "nemotron_h_moe", "mamba", "mamba2"})
@@ -70,11 +78,13 @@ def forward(b: MicroBatch, layers: Sequence[int], repeats: Mapping[int, int] = M
     if b.deep:
         given = b.add("embeddings", whole * (1 + b.deep), state)
         state = b.view(given, whole)
+    if b.kind in SCALED:
+        state = b.same("embeddings", state)
     b.expand(state)
     if "token_embd_norm.weight" in b.file.outside:
         state = b.same("embeddings", b.same("norm", state, over=False), by="token_embd_norm.weight")
     if "position_embd.weight" in b.file.outside:
-        places = b.add("places", whole, b.input("positions", 4), on=HOST)
+        places = b.add("places", whole, b.positions, on=HOST)
         state = b.same("embeddings", state, places)
     for layer in layers:
         b.layer = layer
@@ -83,10 +93,14 @@ def forward(b: MicroBatch, layers: Sequence[int], repeats: Mapping[int, int] = M
         state = layer_of(b, b.blocks[layer], state, last=layer == b.model.num_layers - 1)
         if layer < b.deep:
             state = b.same("state", state, b.view(given, whole))
+    if b.kind in ALL_ROWS - ALL_ROWS_NORMED:
+        (state,) = b.wanted(state)
     state = b.same("last norm", state, over=b.model.final_norm != "layer" and b.kind not in PARALLEL)
     if "output_norm.weight" in b.file.outside:
         state = b.same("last norm", state, by="output_norm.weight")
-    logits(b, state)
+    logits(b, *(b.wanted(state) if b.kind in ALL_ROWS_NORMED else (state,)))
+    if b.kind in ALL_ROWS_NORMED:
+        b.write(None, state)
 
 
 def prediction(b: MicroBatch, layers: Sequence[int]) -> None:
@@ -129,17 +143,20 @@ def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> P
         made = b.same("attention and state space", made, mixed(b, recurrent, b.norm(state, "attn_norm")))
     else:
         made = mixed(b, block.mixers[0], normed) if block.mixers else fed(b, block, normed)
+    last = last and b.kind not in ALL_ROWS
     if b.kind in PARALLEL:
         if last:
             made, state, normed = b.wanted(made, state, normed)
         parts = made, fed(b, block, b.norm(state, "ffn_norm") if b.has("ffn_norm.weight") else normed), state
         first, second, third = (parts[part] for part in PARALLEL[b.kind])
         return b.same("state", b.same("state", first, second), third)
-    if last:
+    if last and len(block.mixers) < 2:
         made, state, normed = b.wanted(made, state, normed)
     if after:
         made = b.norm(made, "post_attention_norm")
     state = b.same("state", *((state, made) if b.kind in STATE_FIRST else (made, state)))
+    if last and len(block.mixers) > 1:
+        (state,) = b.wanted(state)
     if b.kind in SINGLE_MIXERS:
         return state
     out = fed_after_norm(b, block, state, normed)
@@ -186,7 +203,12 @@ def experts(b: MicroBatch, moe: MoE, x: PassTensor) -> PassTensor:
     made = routed(b, moe, x, x if moe.latent is None else b.project(x, "ffn_latent_down", "latent"))
     if moe.latent is not None:
         made = b.project(made, "ffn_latent_up", "latent")
-    return made if moe.shared is None else b.same("experts", made, dense(b, moe.shared, x, "_shexp"))
+    if moe.shared is None:
+        return made
+    shared = dense(b, moe.shared, x, "_shexp")
+    if b.has("ffn_gate_inp_shexp.weight"):
+        shared = b.same("shared expert", shared, b.same("gate", b.project(x, "ffn_gate_inp_shexp", "gate")))
+    return b.same("experts", made, shared)
 
 
 def routed(b: MicroBatch, moe: MoE, router_input: PassTensor, x: PassTensor) -> PassTensor:
@@ -224,6 +246,8 @@ def chosen(b: MicroBatch, moe: MoE, x: PassTensor) -> tuple[PassTensor, PassTens
     if b.model.details.normed_weights:
         weights = b.same("weights of experts", weights, over=False)
     b.expand(weights)
+    if b.on_cuda and b.model.model_type not in UNFUSED_ROUTERS and moe.n_experts.bit_count() == 1:
+        b.write(None, router, probabilities, ranked, order)  # what one kernel reads and writes is kept behind it
     return order, weights
 
 
@@ -287,8 +311,7 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> PassTensor:
     packed = b.project(x, "attn_qkv", "queries, keys and values") if b.has("attn_qkv.weight") else None
     rotated = bool(b.model.rotary)
     if b.kind in ROTATED_IN_WINDOWS and mixer.window is None:
-        others = [other for block in b.model.blocks for other in block.mixers]
-        rotated = rotated and all(window_of(other, b.model) is None for other in others)
+        rotated = rotated and not b.has_windows
     turned_keys, turned_values = turns(b.context.type_k, d), turns(b.context.type_v, d_v)
     projected = dict[str, PassTensor]()
     factors = [b.weight(name) for name in b.file.outside if name in COPIED][: reads_factors(b.model, mixer)]
@@ -306,17 +329,18 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> PassTensor:
         if mixer.qk_norm != "none" and b.has(f"{name}_norm.weight"):
             made = b.norm(made, f"{name}_norm")
         if (rotated and name != "attn_v") or (packed and turns):
-            made = b.add("rotated", elements, made, b.input("positions", 4), *factors, over=True)
+            made = b.add("rotated", elements, made, b.positions, *factors, over=True)
         if not turns:
             return made
         return turned(made, "turning of values", TURN) if name == "attn_v" else turned(made, "turning of keys", d & -d)
 
     widths = {"attn_q": mixer.n_q * d, "attn_v": mixer.n_kv * d_v, "attn_k": mixer.n_kv * d}
     heads = {name: of_heads(name) for name in widths}
-    b.expand(*heads.values())
+    b.expand(*(heads[name] for name in ("attn_q", *(("attn_k", "attn_v") if b.has_windows else ("attn_v", "attn_k")))))
     attention = attended(b, mixer, heads["attn_q"], heads["attn_k"], heads["attn_v"])
     made = turned(attention, "turning of values", TURN) if turned_values else attention
     if mixer.gated:
+        made = b.view(made) if b.context.flash or turned_values else made
         made = b.same("gated attention", made, b.add("gate", widths["attn_q"], projected["attn_q"]))
     return b.project(made, "attn_output", "attention")
 
@@ -329,7 +353,7 @@ def turns(kind: str, width: int) -> bool:
 def latent_attention(b: MicroBatch, mixer: LatentAttention, x: PassTensor) -> PassTensor:
     """Attention over the latent, with keys' and values' up-projections taken into queries and result."""
     rank, rope, heads = mixer.kv_rank, mixer.d_rope, mixer.n_q
-    positions, q = b.input("positions", 4), x
+    positions, q = b.positions, x
     if mixer.q_rank is not None:
         q = b.norm(b.project(q, "attn_q_a", "compressed queries"), "attn_q_a_norm")
     q = b.project(q, "attn_q_b" if mixer.q_rank is not None else "attn_q", "queries")
@@ -352,9 +376,11 @@ def attended(b: MicroBatch, mixer: AttentionMixer, q: PassTensor, k: PassTensor,
     if len(stored) > 1:
         places = 8 * (widest_value(b.model) if context.transposed else 1)
         b.write(keys.device, v, b.input("places of values", places, window=window))
-    mask = b.input("mask", 2 if context.flash else 4, TOKEN_AND_CELL, window)
+    mask = [b.input("mask", 2 if context.flash else 4, TOKEN_AND_CELL, window)]
+    if b.has("attn_sinks.weight"):
+        mask.append(b.weight("attn_sinks.weight"))
     if context.flash:
-        made = b.add("attention of each head", mixer.n_q * width, q, keys, values, mask)
+        made = b.add("attention of each head", mixer.n_q * width, q, keys, values, *mask)
         if b.on_cuda and has_flash_kernel(mixer, context):  # it reads keys and values of 16 bits
             scratch = sum(2 * tensor.width for tensor in stored if tensor.type != "f16")
             name = "attention of each head and 16-bit copies of keys and values" if scratch else made.rows.name
@@ -366,7 +392,7 @@ def attended(b: MicroBatch, mixer: AttentionMixer, q: PassTensor, k: PassTensor,
             each = stored[-1]._replace(width=mixer.cached_heads * width).each
             values = PassTensor(Rows("transposed values", each, CELL, window), (values,))
         scores = PassTensor(Rows("scores", 4 * mixer.n_q, TOKEN_AND_CELL, window), (keys, q))
-        made = b.add("attention of each head", mixer.n_q * width, values, b.same("scores", scores, mask))
+        made = b.add("attention of each head", mixer.n_q * width, values, b.same("scores", scores, *mask))
         if len(stored) > 1:
             made = b.same("attention", made, over=False)
     b.expand(made)
@@ -389,8 +415,10 @@ def states(b: MicroBatch, mixer: Mixer, which: int) -> PassTensor:
 def read_states(b: MicroBatch, mixer: Mixer, which: int) -> PassTensor:
     """States of the sequences of a pass."""
     cached, places = states(b, mixer, which), b.input("places of states", 4, SEQUENCE)
+    b.write(cached.device)  # a new sequence's is cleared
     made = b.same("states", cached, places, over=False, on=cached.device)
-    b.write(cached.device, made)
+    b.expand(made)
+    b.write(cached.device, b.further_places)
     return made
 
 
@@ -411,7 +439,11 @@ def scan(b: MicroBatch, mixer: Mixer, width: int, *reads: PassTensor, has_kernel
     CUDA has no kernel for them."""
     state, decay = states(b, mixer, 1), b.weight("ssm_a")
     on = decay.device if has_kernel or not b.on_cuda else HOST
-    made = b.add("scan", width, decay, state, *reads, on=on, states=state.rows.each)
+    places = b.input("places of states", 4, SEQUENCE)
+    b.write(state.device)
+    made = b.add("scan", width, decay, state, *reads, places, on=on, states=state.rows.each)
+    b.expand(made)
+    b.write(state.device, b.further_places)
     b.write(b.cache_device, made)
     return b.view(made, width)
 
@@ -419,29 +451,36 @@ def scan(b: MicroBatch, mixer: Mixer, width: int, *reads: PassTensor, has_kernel
 def state_space_input(b: MicroBatch, mixer: Mixer, channels: int, x: PassTensor) -> tuple[PassTensor, PassTensor]:
     """The input of a selective state space, and the convolution of its first channels."""
     memory, both = read_states(b, mixer, 0), b.project(x, "ssm_in", "input of the state space")
-    out = convolved(b, memory, channels, both)
+    out = convolved(b, memory, channels, b.part(both, channels))
     return both, convolution(b, out, channels)
 
 
 def mamba(b: MicroBatch, mixer: Mamba, x: PassTensor) -> PassTensor:
     inner, (both, x) = mixer.d_inner, state_space_input(b, mixer, mixer.d_inner, x)
     made = b.project(x, "ssm_x", "dt, B and C")
-    dt = b.project(b.add("dt", mixer.dt_rank, made), "ssm_dt", "dt")
-    keys = [b.view(made, mixer.d_state) for _ in range(2)]
+    if b.has("ssm_dt_norm.weight"):
+        dt = b.norm(b.view(made, mixer.dt_rank), "ssm_dt_norm")
+        keys = [b.norm(b.view(made, mixer.d_state), f"ssm_{name}_norm") for name in "bc"]
+    else:
+        dt = b.add("dt", mixer.dt_rank, b.part(made, mixer.dt_rank))
+        keys = [b.part(made, mixer.d_state) for _ in range(2)]
+    dt = b.project(dt, "ssm_dt", "dt")
     out = scan(b, mixer, inner, b.view(x), dt, *keys, has_kernel=mixer.d_state == 16 and inner % 128 == 0)
-    gate = b.add("gate", inner, both)
-    out = b.same("scan", b.same("product", x, by="ssm_d"), out)
+    gate = b.add("gate", inner, b.part(both, inner))
+    out = b.same("scan", out, b.same("product", x, by="ssm_d"))
     return b.view(b.project(b.add("gated", inner, gate, out), "ssm_out", "recurrent layer"))
 
 
 def mamba2(b: MicroBatch, mixer: Mamba2, x: PassTensor) -> PassTensor:
     inner, (both, x) = mixer.n_heads * mixer.d_head, state_space_input(b, mixer, mixer.channels(), x)
-    dt = b.same("dt", b.add("dt", mixer.n_heads, both), by="ssm_dt.bias")
+    dt = b.same("dt", b.add("dt", mixer.n_heads, b.part(both, mixer.n_heads)), by="ssm_dt.bias")
+    keys = mixer.d_state * mixer.n_groups
+    parts = [b.part(x, width) for width in (inner, keys, keys)]
     has_kernel = mixer.d_state in STATES and mixer.d_head % 16 == 0
-    out = scan(b, mixer, inner, *(b.view(x) for _ in range(3)), dt, has_kernel=has_kernel)
-    gate = b.add("gate", inner, both)
+    out = scan(b, mixer, inner, *parts, dt, has_kernel=has_kernel)
+    gate = b.add("gate", inner, b.part(both, inner))
     skipped = b.add("product", inner, b.view(x), by="ssm_d")
-    made = b.add("gated", inner, gate, b.same("scan", skipped, out))
+    made = b.add("gated", inner, gate, b.same("scan", out, skipped))
     if b.has("ssm_norm.weight"):
         made = b.same("norm", b.same("norm", b.view(made)), by="ssm_norm.weight")
     return b.project(made, "ssm_out", "recurrent layer")

@@ -9,6 +9,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import chain
 from math import inf
 from types import MappingProxyType
@@ -17,11 +18,25 @@ from typing import NamedTuple
 from calc.errors import ConfigError, Message
 from calc.formats.gguf_file import FileTensor, ModelFile
 from calc.model.architecture import Architecture
-from calc.serving.engines.llamacpp.context import CELL, OUTPUT, PASS, TAKEN_OVER, TOKEN, CacheTensor, ContextSizes
+from calc.serving.engines.llamacpp.context import (
+    CELL,
+    OUTPUT,
+    PASS,
+    SEQUENCE,
+    TAKEN_OVER,
+    TOKEN,
+    CacheTensor,
+    ContextSizes,
+    window_of,
+)
 from calc.serving.engines.llamacpp.placement import COPIED, HOST, Placement
 
 CUDA_ALIGNMENT, HOST_ALIGNMENT = 128, 32
 """Bytes to which tensors are aligned."""
+
+
+MULTIPLE_POSITIONS = frozenset({"qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe"})
+"""Each token has four positions, for the axes of images (M-RoPE)."""
 
 
 class Rows(NamedTuple):
@@ -33,10 +48,11 @@ class Rows(NamedTuple):
     window: int | None = None  # of the layer whose cells its rows are
     states: int = 0  # bytes for each sequence, behind the rows
     scratch: int = 0  # bytes for each cell, behind the rows too
+    lacking: int = 0  # bytes that are not of the last row, where the rows are a part of wider ones
 
     def nbytes(self, context: ContextSizes) -> int:
         nbytes = self.each * context.count(self.per, self.window) + self.states * context.sequences
-        return nbytes + self.scratch * context.count(CELL, self.window)
+        return nbytes - self.lacking + self.scratch * context.count(CELL, self.window)
 
 
 @dataclass(eq=False, slots=True)
@@ -83,12 +99,15 @@ class MicroBatch:
         self.kind = (rules.with_experts if self.model.experts else None) or rules.architecture or "llama"
         self.blocks = {layer: block for block in self.model.all_blocks for layer in block.runs_in}
         self.deep = deep(self.model)
+        mixers = [mixer for block in self.model.blocks for mixer in block.mixers]
+        self.has_windows = any(window_of(mixer, self.model) is not None for mixer in mixers)
         self.on_cuda = cuda and placement.devices > 0
         own = CUDA_ALIGNMENT if self.on_cuda else HOST_ALIGNMENT
         self.alignments = *[own] * placement.devices, HOST_ALIGNMENT
         self.layer, self.per = 0, TOKEN
         self.steps: list[PassTensor] = []
         self.inputs: dict[tuple[str, int | None], PassTensor] = {}
+        self.weights: dict[tuple[str, int], PassTensor] = {}
         self.repeats: dict[PassTensor, int] = {}
         """Times that the steps behind a state occur, up to the next state that is named here."""
 
@@ -116,13 +135,27 @@ class MicroBatch:
         return HOST if name == "token_embd_norm.weight" else self.placement.output
 
     def weight(self, name: str) -> PassTensor:
-        rows = Rows(name, self.stored(name).nbytes, PASS)
-        return PassTensor(rows, device=self.device_of(name), fixed=True, weight=True, in_graph=True)
+        """A weight where it lies, of which a device is given one copy."""
+        device = self.device_of(name)
+        key = name, device if name in self.file.outside else self.layer
+        if key not in self.weights:
+            rows = Rows(name, self.stored(name).nbytes, PASS)
+            self.weights[key] = PassTensor(rows, device=device, fixed=True, weight=True, in_graph=True)
+        return self.weights[key]
 
     def input(self, name: str, each: int, per: int = TOKEN, window: int | None = None) -> PassTensor:
         """A tensor that the host writes before the pass, once for all layers: for those with a window once more."""
         made = PassTensor(Rows(name, each, per, window), device=HOST, in_graph=True)
         return self.inputs.setdefault((name, window), made)
+
+    @property
+    def positions(self) -> PassTensor:
+        return self.input("positions", 16 if self.kind in MULTIPLE_POSITIONS else 4)
+
+    @cached_property
+    def further_places(self) -> PassTensor:
+        """Places of states of the slots that are not in the pass: there are none, and it is a tensor of no bytes."""
+        return self.view(self.input("places of states", 4, SEQUENCE), 0)
 
     def cached(self, name: str, tensor: CacheTensor) -> PassTensor:
         """A tensor of this layer's cache."""
@@ -146,7 +179,7 @@ class MicroBatch:
         self, name: str, *reads: PassTensor, by: str | None = None, over: bool = True, on: int | None = None
     ) -> PassTensor:
         """As many elements as the first source has."""
-        _, each, per, window, states, _ = reads[0].rows
+        _, each, per, window, states, *_ = reads[0].rows
         return self.made(Rows(name, each, per, window, states), reads, by, over, on)
 
     def made(self, rows: Rows, reads: tuple[PassTensor, ...], by: str | None, over: bool, on: int | None) -> PassTensor:
@@ -176,6 +209,10 @@ class MicroBatch:
         whole = x.whole or x
         rows = x.rows if width is None else Rows(x.rows.name, 4 * width, self.per)
         return PassTensor(rows, (whole,), whole=whole)
+
+    def part(self, x: PassTensor, width: int) -> PassTensor:
+        """Some elements of each row between the others; a copy of it is as long as from its first to its last."""
+        return PassTensor(x.rows._replace(lacking=x.rows.each - 4 * width), (x,), whole=x)
 
     def project(self, x: PassTensor, weight: str, name: str) -> PassTensor:
         """Through a matrix of this layer, with its bias."""
@@ -341,17 +378,20 @@ class DeviceMemory:
             self.size, self.peak = int(start + size), self.alive.copy()
 
     def release(self, tensor: int) -> None:
-        """The room of one that nothing reads any more is a gap, one with those next to it."""
+        """The room of one that nothing reads any more is a gap, joined to the first gap that it borders on and to the
+        one listed next to that: a gap of no bytes, which a tensor of none leaves, may keep two others apart."""
         start, stop = self.alive.pop(tensor)
         gaps = self.gaps
-        behind = bisect_left(gaps, (stop,))
-        if behind and gaps[behind - 1][1] == start:
-            behind, start = behind - 1, gaps[behind - 1][0]
-            del gaps[behind]
-        if gaps[behind][0] == stop:
-            gaps[behind] = start, gaps[behind][1]
-        else:
-            gaps.insert(behind, (start, stop))
+        for i, (first, end) in enumerate(gaps):
+            if end == start:
+                gaps[i] = first, gaps.pop(i + 1)[1] if gaps[i + 1][0] == stop else stop
+                return
+            if first == stop:
+                gaps[i] = start, end
+                if i and gaps[i - 1][1] == start:
+                    gaps[i - 1 : i + 1] = [(gaps[i - 1][0], end)]
+                return
+        gaps.insert(bisect_left(gaps, (start,)), (start, stop))
 
     def buffer(self, names: Sequence[str], nbytes: Sequence[int]) -> Buffer:
         sizes: Counter[str] = Counter()
