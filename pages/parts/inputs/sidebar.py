@@ -108,9 +108,8 @@ def dependencies(answer: Answer) -> object:
 
 def reset_everything(answer: Answer) -> None:
     """The way back to the model as it was published under what is usual."""
-    now = answer.scenario
-    usual = Scenario(source=now.source, comparison=now.comparison, opened=now.opened, tab=now.tab)
-    if now == usual:
+    usual = answer.scenario.usual
+    if answer.scenario == usual:
         st.empty()  # a room in which nothing was drawn at first would take nothing later
     else:
         quiet_button(
