@@ -104,14 +104,13 @@ def against(size: int | None, first: int | None) -> str:
 def bars(answer: Stepped, gpu: str) -> None:
     """Memory of one GPU at each step's peak; of trainer and engine where one generates."""
     title = say("Memory per GPU at the peak, {gpu}", gpu=find_gpu(gpu).name)
-    st.header(title, anchor=False)
     memories: list[Memory] = [
         next((charts.peak_of(rollout) for rollout in report.rollouts if rollout.gpu == gpu), report.memory)
         for report in (column.answer.report for column in answer.complete)
     ]
     parts = charts.trained(memories)
     bars = comparison.memory_bars(told_apart(answer.complete), memories, parts)
-    plot.draw("step_bars", title, bars, colors=comparison.part_colors(parts))
+    plot.draw("step_bars", title, bars, titled=True)
 
 
 answer: Stepped = frame.page(STEPS, stepped, *training.SECTIONS)

@@ -155,22 +155,11 @@ def finders(answer: Weighed) -> None:
     if notice is not None:
         st.toast(notice[0], icon=notice[1])
     with st.container(horizontal=True, gap="small", key="finders"):
-        kinds = (
-            (
-                smallest,
-                say("Smallest GPU that fits"),
-                "compress",
-                say("Of all GPUs that the engine runs on: the one with the least memory, in the number asked for."),
-            ),
-            (
-                cheapest,
-                say("Cheapest that fits"),
-                "payments",
-                say("Of all GPUs with a list price: the fewest that fit, at the lowest price per hour in all."),
-            ),
-        )
-        for find, label, icon, help_text in kinds:
-            quiet_button(label, f"find_{find.__name__}", icon, take, answer, find, help=help_text)
+        help_text = say("Of all GPUs that the engine runs on: the one with the least memory, in the number asked for.")
+        label = say("Smallest GPU that fits")
+        quiet_button(label, "find_smallest", "compress", take, answer, smallest, help=help_text)
+        help_text = say("Of all GPUs with a list price: the fewest that fit, at the lowest price per hour in all.")
+        quiet_button(say("Cheapest that fits"), "find_cheapest", "payments", take, answer, cheapest, help=help_text)
 
 
 def take(answer: Weighed, find: Callable[..., Choice | None]) -> None:

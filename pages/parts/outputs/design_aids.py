@@ -84,9 +84,8 @@ def experts(answer: Weighed) -> None:
 def standing(answer: Weighed) -> None:
     """Width and depth among published models."""
     title = say("Width and depth among {n} published models", n=len(published()))
-    st.header(title, anchor=False)
     own = proportions(answer.model.name, answer.architecture)
-    plot.draw("standing", title, scatter(own, published()))
+    plot.draw("standing", title, scatter(own, published()), titled=True)
 
 
 def scatter(own: Proportions, others: Sequence[Proportions]) -> Figure:
@@ -99,53 +98,28 @@ def scatter(own: Proportions, others: Sequence[Proportions]) -> Figure:
         parameters="%{customdata[1]}",
     )
 
-    def marks(rows: Sequence[Proportions], marker: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "type": "scatter",
-            "mode": "markers",
-            "x": [row.layers for row in rows],
-            "y": [row.hidden for row in rows],
-            "customdata": [[row.name, words.count(row.parameters)] for row in rows],
-            "marker": marker,
-            "hovertemplate": template + PLAIN,
-        }
+    def marks(name: str, rows: Sequence[Proportions], **marker: Any) -> dict[str, Any]:
+        return charts.points(
+            [row.layers for row in rows],
+            [row.hidden for row in rows],
+            name=name,
+            customdata=[[row.name, words.count(row.parameters)] for row in rows],
+            marker=marker,
+            hovertemplate=template + PLAIN,
+        )
 
     dense = [row for row in others if row.active == row.parameters]
     sparse = [row for row in others if row.active != row.parameters]
-    axis = {"type": "log", "tickformat": ",d"}
+    axis, edge = {"type": "log", "tickformat": ",d"}, {"width": 1.5, "color": charts.theme().text}
     return charts.figure(
         [
-            marks(dense, {"color": "#0072B2", "size": 7, "opacity": 0.8}),
-            marks(sparse, {"color": "#E69F00", "size": 8, "opacity": 0.8, "symbol": "square"}),
-            marks(
-                [own],
-                {
-                    "color": "#D55E00",
-                    "size": 15,
-                    "symbol": "star",
-                    "line": {"width": 1.5, "color": charts.theme().text},
-                },
-            ),
+            marks(say("dense"), dense, color="#0072B2", size=7, opacity=0.8),
+            marks(say("mixture of experts"), sparse, color="#E69F00", size=8, opacity=0.8, symbol="square"),
+            marks(say("this model"), [own], color="#D55E00", size=15, symbol="star", line=edge),
         ],
         height=380,
         margin={"l": 8, "r": 8, "t": 40, "b": 48},
-        title={
-            "text": "  ".join(
-                f'<span style="color:{color}">{mark}</span> {label}'
-                for color, mark, label in (
-                    ("#0072B2", "●", say("dense")),
-                    ("#E69F00", "■", say("mixture of experts")),
-                    ("#D55E00", "★", say("this model")),
-                )
-            ),
-            "font": {"size": 13},
-            "x": 0,
-            "xref": "container",
-            "y": 1,
-            "yref": "container",
-            "yanchor": "top",
-            "pad": {"t": 8, "l": 4},
-        },
+        **charts.KEY_ABOVE,
         hovermode="closest",
         xaxis=axis | {"title": charts.small(say("Layers")), "tickvals": [8, 16, 32, 64, 128]},
         yaxis=axis | {"title": charts.small(say("Hidden size")), "tickvals": [512, 1024, 2048, 4096, 8192, 16384]},

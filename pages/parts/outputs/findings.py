@@ -307,7 +307,7 @@ def stepped(answer: Trained) -> Finding | None:
 
 
 def told_apart(columns: Sequence[StepColumn]) -> dict[str, str]:
-    """What each step has that not all have, by letter: QLoRA · micro-batch 2; its model where they are alike."""
+    """Settings in which steps differ, by letter: QLoRA · micro-batch 2; the model where they are alike."""
     names = []
     for _, answer, step in columns:
         work, objective = step.scenario.workload, step.scenario.objective
