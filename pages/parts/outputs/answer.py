@@ -18,7 +18,7 @@ from pages.parts.labels import ORIGINS
 from pages.parts.outputs.bar import bar
 from pages.parts.outputs.cards import most, no_gpu
 from pages.parts.outputs.charts import served
-from pages.parts.screen import alert, paragraph, quiet_button
+from pages.parts.screen import alert, offer, paragraph, quiet_button
 from pages.parts.state.query import WEIGH
 from pages.parts.state.scenario import Scenario, places
 from pages.parts.state.url import change
@@ -126,10 +126,13 @@ def offers(answer: Weighed) -> None:
         return
     paragraph("**What would make it fit**")
     for number, lever in enumerate(answer.levers[:FEW]):
-        with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"offer_{number}"):
-            st.button(say("Use this"), key=f"lever_{number}", on_click=use, args=(answer, lever))
-            sentence = "**{what}**: fits, {size} headroom per GPU"
-            paragraph(sentence, what=words.listed(lever.what), size=words.gib(lever.spare))
+        text = fits_then(words.listed(lever.what), lever.spare)
+        offer(text, say("Use this"), f"lever_{number}", use, answer, lever)
+
+
+def fits_then(changes: str, spare: int) -> str:
+    """A sentence on changes with which it fits, and what is left then."""
+    return say("**{what}**: fits, {size} headroom per GPU", what=changes, size=words.gib(spare))
 
 
 def use(answer: Weighed, lever: Lever) -> None:

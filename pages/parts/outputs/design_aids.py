@@ -18,7 +18,7 @@ from pages.parts.inputs.fields import Control, controlled
 from pages.parts.inputs.sidebar import put
 from pages.parts.outputs import charts, plot
 from pages.parts.outputs.charts import PLAIN, Figure
-from pages.parts.screen import button, caption, heading, paragraph
+from pages.parts.screen import button, caption, heading, offer
 from pages.parts.state.scenario import Source
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Weighed
@@ -177,15 +177,10 @@ def scale_to(answer: Weighed) -> None:
     rows = ((scaling.below, say("within the budget")), (scaling.above, say("the next one, beyond it")))
     for design, what in rows:
         if design is not None:
-            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                st.button(
-                    say("Use {value}", value=f"{design.value:,}"),
-                    key=f"scale_use_{design.value}",
-                    on_click=put,
-                    args=(design.value, name, original),
-                )
-                sentence = "`{field}` = **{value:,}**: {amount}, {what}"
-                paragraph(sentence, field=name, value=design.value, amount=written(design.amount), what=what)
+            sentence = "`{field}` = **{value:,}**: {amount}, {what}"
+            text = say(sentence, field=name, value=design.value, amount=written(design.amount), what=what)
+            label = say("Use {value}", value=f"{design.value:,}")
+            offer(text, label, f"scale_use_{design.value}", put, design.value, name, original)
     if scaling.below is None:
         caption("No smaller value makes a valid model within this budget.")
 

@@ -32,9 +32,9 @@ def draw(
     slices can be looked into. Returns the `customdata` of the point that was clicked, where the figure has
     `clickmode`."""
     head = f'<h2 class="weighbridge-title">{escape(label)}</h2>' if titled else ""
-    key = keys(figure["colors"]) if figure["colors"] else ""
-    if head or key:
-        st.html(head + key)
+    legend = keys(figure["colors"]) if figure["colors"] else ""
+    if head or legend:
+        st.html(head + legend)
     clicked = CHART(
         key=key,
         data={
