@@ -390,8 +390,8 @@ class Scenario(Frozen):
     def usual(self) -> "Scenario":
         """This model with nothing chosen. What is next to it, what is open and the page's own purpose stay."""
         planning = PlanChoice(purpose=self.planning.purpose)
-        kept = {"source": self.source, "comparison": self.comparison, "opened": self.opened, "tab": self.tab}
-        return Scenario().model_copy(update={"planning": planning, **kept})
+        same = {name: getattr(self, name) for name in ("source", "comparison", "opened", "tab")}
+        return Scenario().model_copy(update={"planning": planning, **same})
 
     @property
     def cluster(self) -> Cluster:
