@@ -8,7 +8,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import pandas  # noqa: F401  # whole before two readers come at once, one of whom might find it half imported
 import streamlit as st
 from starlette.middleware import Middleware
 from starlette.routing import Mount

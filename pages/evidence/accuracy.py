@@ -1,5 +1,3 @@
-import streamlit as st
-
 from pages.parts.outputs import frame
 from pages.parts.screen import paragraph
 from pages.parts.state.query import ACCURACY
@@ -7,23 +5,8 @@ from pages.parts.verify import accuracy as shown
 from pages.parts.verify import evidence, speeds, startups
 from pages.parts.words import say
 
-frame.without_model(ACCURACY)
-subjects = {"memory": say("Memory"), "starts": say("Start-ups"), "speed": say("Speed")}
-chosen = st.segmented_control(
-    say("Figures"),
-    list(subjects),
-    default="memory",
-    required=True,
-    format_func=lambda name: subjects[name],
-    key="accuracy_of",
-)
-if chosen == "starts":
-    startups.draw(evidence.startups())
-elif chosen == "speed":
-    speeds.draw(evidence.speeds())
-    speeds.draw_servers(evidence.servers())
-    speeds.draw_offloaded()
-else:
+
+def memory() -> None:
     figures = evidence.accuracy()
     paragraph(
         "Computed figures beside **{n}** that people published from their own GPUs: start-up logs of engines, "
@@ -37,3 +20,19 @@ else:
     shown.scatter(figures)
     shown.table(figures)
     shown.left_out(figures)
+
+
+def speed() -> None:
+    speeds.draw(evidence.speeds())
+    speeds.draw_servers(evidence.servers())
+    speeds.draw_offloaded()
+
+
+frame.without_model(ACCURACY)
+frame.open_section(
+    {
+        "memory": (say("Memory"), memory),
+        "starts": (say("Start-ups"), lambda: startups.draw(evidence.startups())),
+        "speed": (say("Speed"), speed),
+    }
+)

@@ -15,11 +15,10 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakSet
 
 import streamlit as st
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError
 from starlette.middleware import Middleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -42,33 +41,6 @@ DIRECT = "WEIGHBRIDGE_DIRECT"
 """Environment variable: `0` leaves websockets to Streamlit alone."""
 WRITTEN_FOR = "1.67"
 """The Streamlit whose messages these are; patch releases of it may come."""
-TEXT, FLAG, NUMBER, CHOICE, PART = (
-    FieldDescriptor.TYPE_STRING,
-    FieldDescriptor.TYPE_BOOL,
-    FieldDescriptor.TYPE_UINT32,
-    FieldDescriptor.TYPE_ENUM,
-    FieldDescriptor.TYPE_MESSAGE,
-)
-REQUEST_FIELDS = {
-    "rerun_script.query_string": TEXT,
-    "rerun_script.page_script_hash": TEXT,
-    "rerun_script.fragment_id": TEXT,
-    "rerun_script.cached_message_hashes": TEXT,
-    "rerun_script.widget_states.widgets.id": TEXT,
-    "rerun_script.widget_states.widgets.trigger_value": FLAG,
-}
-"""Fields of what a browser asks, with their types."""
-SENT = {
-    "new_session": PART,
-    "navigation.page_script_hash": TEXT,
-    "page_info_changed": PART,
-    "session_status_changed.script_is_running": FLAG,
-    "script_finished": CHOICE,
-    "metadata.delta_path": NUMBER,
-    "metadata.run.fragment_ids": TEXT,
-}
-"""Fields of what is sent to it."""
-
 NO_MESSAGE, NO_BYTES = 1002, 1003
 LONGEST = 0.15
 """Seconds that a message waits for those behind it."""
@@ -121,29 +93,7 @@ def difference(version: str) -> str | None:
     """Difference of a Streamlit of this version from the one that this was written for."""
     if version.split(".")[:2] != WRITTEN_FOR.split("."):
         return f"this is Streamlit {version}, and not {WRITTEN_FOR}"
-    if MISSING is not None:
-        return MISSING
-    fields = [(BackMsg.DESCRIPTOR, *field) for field in REQUEST_FIELDS.items()]
-    fields += [(ForwardMsg.DESCRIPTOR, *field) for field in SENT.items()]
-    for message, path, kind in fields:
-        if kind_of(message, path) != kind:
-            return f"{message.name}.{path} is not what it was"
-    kinds = ForwardMsg.DESCRIPTOR.oneofs_by_name.get("type")
-    parts = {"MAIN", "SIDEBAR"} - set(RootContainer.keys())
-    if kinds is None or parts:
-        return "ForwardMsg or RootContainer is not what it was"
-    return None
-
-
-def kind_of(message: Descriptor, path: str) -> int | None:
-    """The type of the field at the end of a path; None where there is none."""
-    kind = None
-    for name in path.split("."):
-        field: Any = None if message is None else message.fields_by_name.get(name)
-        if field is None:
-            return None
-        message, kind = field.message_type, field.type
-    return kind
+    return MISSING
 
 
 class Runs:

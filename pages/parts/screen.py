@@ -49,6 +49,13 @@ def quiet_button(label: str, key: str, icon: str, take: Take, *args: Any, **how:
     return button(label, key, icon, take, *args, type="tertiary", **how)
 
 
+def offer(text: str, label: str, key: str, take: Take, *args: Any, **how: Any) -> None:
+    """A button, and next to it what it does."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"offer_{key}"):
+        st.button(label, key=key, on_click=take, args=args, **how)
+        st.markdown(text, width="stretch")
+
+
 def leading_button(page: Page, label: str, key: str, take: Take, *args: Any, **how: Any) -> None:
     """A button that takes something over into the scenario and leads to a page."""
     if button(label, key, "arrow_forward", take, *args, **how):

@@ -2,7 +2,7 @@
 one. `say` is the one way to the screen. The English templates are the keys of the catalogues."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from gettext import GNUTranslations, NullTranslations
 from io import BytesIO
@@ -128,9 +128,9 @@ def count(n: int) -> str:
     return f"{n}"
 
 
-def more(n: int) -> str:
-    """Parameters more or fewer: +75.50 M, −1.20 B."""
-    return f"{'−' if n < 0 else '+'}{count(abs(n))}"
+def more(n: int, written: Callable[[int], str] = count) -> str:
+    """Parameters, or bytes, more or fewer: +75.50 M, −1.20 GiB."""
+    return f"{'−' if n < 0 else '+'}{written(abs(n))}"
 
 
 def gib(nbytes: int) -> str:
@@ -407,18 +407,10 @@ ROLLOUT_PHASES: dict[RolloutPhaseName, Message] = {
 }
 
 
-def phase(name: Phase, peak: str) -> str:
-    """A phase of a training step; where it is the peak, that is said."""
-    return marked(PHASES[name], is_peak=name == peak)
-
-
-def rollout_phase(name: RolloutPhaseName, peak: RolloutPhaseName) -> str:
-    """A phase of a step with generation."""
-    return marked(ROLLOUT_PHASES[name], is_peak=name == peak)
-
-
-def marked(name: Message, *, is_peak: bool) -> str:
-    return say("{phase} (peak)", phase=name) if is_peak else say(name)
+def phase(name: Phase | RolloutPhaseName, peak: str) -> str:
+    """A phase of a training step, or of one with generation; where it is the peak, that is said."""
+    label = next(label for labels in (PHASES, ROLLOUT_PHASES) for phase, label in labels.items() if phase == name)
+    return say("{phase} (peak)", phase=label) if name == peak else say(label)
 
 
 def field(name: str) -> str:

@@ -28,12 +28,6 @@ function place(parent, height, label) {
   return chart;
 }
 
-// Above the chart its name as a heading.
-function headed(chart, label) {
-  if (!chart.previousElementSibling) chart.before(element("h2", { className: "weighbridge-title" }));
-  chart.previousElementSibling.textContent = label;
-}
-
 // Under the chart its figures: as files, and by a line that puts them in its place, as a table, unless the page has one.
 function tabulated(chart, summary) {
   let below = chart.nextElementSibling;
@@ -134,7 +128,7 @@ function level(tree, path) {
 function picture({ data, layout, shown, clientWidth }) {
   const width = Math.max(clientWidth, NARROWEST);
   const font = { ...layout.font, family: "sans-serif" };
-  const key = lines(shown.colors, width - 2 * EDGE, font);
+  const key = lines(shown.figure.colors, width - 2 * EDGE, font);
   const above = key.length * LINE;
   const text = { text: key.join("<br>"), x: 0, xref: "container", xanchor: "left", y: 1, yref: "container", yanchor: "top" };
   const title = { ...text, font: { size: font.size }, pad: { l: EDGE, t: EDGE + ((key.length - 1) * LINE) / 2 } };
@@ -195,7 +189,7 @@ function draw(Plotly, chart) {
   }
   const { names, data, middle } = level(tree, chart.path);
   chart.path = names;
-  const layout = { ...figure.layout, annotations: [middle, ...figure.layout.annotations] };
+  const layout = { ...figure.layout, annotations: [middle] };
   Plotly.react(chart, data, layout, config(Plotly, chart));
   if (chart.listens) return;
   chart.listens = true;
@@ -236,7 +230,6 @@ export default function ({ data, parentElement, setStateValue }) {
   chart.path ??= [];
   chart.choose = (point) => setStateValue("point", point);
   chart.shown = data;
-  if (data.titled) headed(chart, data.label);
   tabulated(chart, data.table);
   sight.observe(chart);
   clearTimeout(chart.rest);

@@ -15,6 +15,7 @@ const written = (options) => {
 const whole = written({ maximumFractionDigits: 0 });
 const two = written({ minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const three = written({ minimumSignificantDigits: 3, maximumSignificantDigits: 3 });
+const percent = written({ style: "percent", maximumFractionDigits: 1 });
 const TEXTS = ["text", "name", "button", "link"];
 const WRITTEN = {
   text: String,
@@ -26,7 +27,7 @@ const WRITTEN = {
   two,
   figure: written({ maximumFractionDigits: 2 }),
   four: written({ maximumSignificantDigits: 4 }),
-  percent: written({ style: "percent", maximumFractionDigits: 1 }),
+  percent: (value) => (value > 0 && value < 0.001 ? "<\u00a00.1%" : percent(value)),
   error: written({ style: "percent", minimumFractionDigits: 2, maximumFractionDigits: 2, signDisplay: "negative" }),
   mark: (value) => (value ? "✓" : "✗"),
   times: (value) => `${two(value)}x`,

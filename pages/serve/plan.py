@@ -37,27 +37,18 @@ def best(answer: Planned) -> None:
         )
         alert("error", "cancel", within if answers.beyond else room, n=answers.beyond)
         return
-    first = answers.best
-    paragraph("**{hardware}**, weights in {weights}.", hardware=hardware(first), weights=first.plan.weights)
-    if not first.plan.meets:
-        missed = words.listed(misses(first.plan, answer))
-        paragraph(":red[**It misses a target**]: {missed}.", missed=missed)
-    take(answer, first, "best")
+    take(answer, answers.best, "best")
 
 
 def hardware(ranked: Ranked) -> str:
-    """Number, GPU, and the layout over them: 8 × H100 SXM 80GB, 2 copies with TP 4."""
-    plan, layout = ranked.plan, words.layout(ranked.plan.layout)
-    values: dict[str, Any] = {"gpus": plan.gpus, "gpu": ranked.gpu.name, "layout": layout, "n": plan.replicas}
-    if plan.prefill is not None:
-        return say("{gpus:,} × {gpu}, {workers}", workers=both(plan), **values)
-    if plan.gpus == 1:
-        return say("1 × {gpu}", **values)
-    if plan.replicas == 1:
-        return say("{gpus:,} × {gpu} with {layout}", **values)
-    if not layout:
-        return say("{gpus:,} × {gpu}, a copy on each", **values)
-    return say("{gpus:,} × {gpu}, {n:,} copies with {layout}", **values)
+    """Number and name of the GPUs, and the layout over them: 8 × H100 SXM 80GB, 2 × (TP 4)."""
+    gpus = words.on_gpus(ranked.plan.gpu, ranked.plan.gpus)
+    return gpus if ranked.plan.gpus == 1 else f"{gpus}, {layout(ranked.plan)}"
+
+
+def layout(plan: Plan) -> str:
+    """The layout of each copy, or the workers of both sides."""
+    return words.copies(plan.layout, plan.replicas) if plan.prefill is None else both(plan)
 
 
 def both(plan: Plan) -> str:
@@ -66,30 +57,6 @@ def both(plan: Plan) -> str:
     sides = ((plan.prefill.workers, plan.prefill.layout), (plan.replicas, plan.layout))
     prefill, decode = (f"{n:,} × ({words.layout(of)})" if of.gpus > 1 else f"{n:,}" for n, of in sides)
     return say("{prefill} prefill + {decode} decode", prefill=prefill, decode=decode)
-
-
-def headline(ranked: Ranked) -> str:
-    """Layout of a plan, its speed and its price."""
-    plan = ranked.plan
-    values: dict[str, Any] = {
-        "hardware": hardware(ranked),
-        "weights": plan.weights,
-        "rate": words.figure(plan.tokens_per_s_per_user),
-        "span": words.span(ranked.range.tokens_per_s_per_user),
-        "ttft": words.duration(plan.ttft_ms),
-    }
-    if plan.usd_per_hour is None:
-        return say(
-            "**{hardware}**, weights in {weights}: {rate} tokens/s per user ({span}), first token after {ttft}; the "
-            "price is not known.",
-            **values,
-        )
-    return say(
-        "**{hardware}**, weights in {weights}: {rate} tokens/s per user ({span}), first token after {ttft}, for "
-        "{price} per hour.",
-        price=words.dollars(plan.usd_per_hour),
-        **values,
-    )
 
 
 def misses(plan: Plan, answer: Planned) -> Iterable[str]:
@@ -115,8 +82,13 @@ def misses(plan: Plan, answer: Planned) -> Iterable[str]:
 
 
 def take(answer: Planned, ranked: Ranked, name: str) -> None:
-    """Bottleneck, the ranges of the other figures, the way to Weigh, and drawers that are computed when opened."""
+    """GPUs, targets that it misses, bottleneck, the ranges of the other figures, the way to Weigh, and drawers that are
+    computed when opened."""
     plan, spans = ranked.plan, ranked.range
+    paragraph("**{hardware}**, weights in {weights}.", hardware=hardware(ranked), weights=plan.weights)
+    if not plan.meets:
+        missed = words.listed(misses(plan, answer))
+        paragraph(":red[**It misses a target**]: {missed}.", missed=missed)
     st.caption(
         say(
             "Limited by {bound}. {rate} tokens/s in all ({span}); first token after {ttft} on average; requests at "
@@ -212,7 +184,6 @@ def table(answer: Planned) -> Ranked | None:
         caption("Left out, for costing more than the budget or having no price: {n:,}.", n=plans.beyond)
     for name, opened in chosen.items():
         with st.container(border=True, key=f"card_{name}"):
-            st.markdown(headline(opened))
             take(answer, opened, "chosen")
         return opened
     return plans.best
@@ -243,14 +214,10 @@ def columns() -> list[Column]:
     """Columns of ranked plans, `DECISIVE` of them first."""
     ends = Message("From the low to the high end of the range.")
 
-    def layout(ranked: Ranked) -> str:
-        plan = ranked.plan
-        return words.copies(plan.layout, plan.replicas) if plan.prefill is None else both(plan)
-
     return [
         Column("GPU", lambda ranked: ranked.gpu.name),
         Column("GPUs", lambda ranked: ranked.plan.gpus, "whole"),
-        Column("Layout", layout),
+        Column("Layout", lambda ranked: layout(ranked.plan)),
         Column("Weights", lambda ranked: ranked.plan.weights),
         Column("Tokens/s per user", lambda ranked: ranked.plan.tokens_per_s_per_user, "one"),
         Column("TTFT, ms", lambda ranked: ranked.plan.ttft_ms, "whole"),

@@ -23,9 +23,11 @@ def weigh(answer: Weighed) -> None:
 
     def shares_and_gpus() -> None:
         with st.grid(2, min_column_width=360, key="shares_and_gpus"):
-            parameter_shares.draw(report.parameters.total, answer.architecture.tensors())
-            bars = charts.gpu_bars(report.verdicts, report.memories)
-            plot.draw("gpus", say("Memory vs. GPU capacity"), bars, titled=True)
+            with st.container():
+                parameter_shares.draw(report.parameters.total, answer.architecture.tensors())
+            with st.container():
+                bars = charts.gpu_bars(report.verdicts, report.memories)
+                plot.draw("gpus", say("Memory vs. GPU capacity"), bars, titled=True)
         url.way(answer.scenario, DESIGN, say("Drawing and checks of the design"))
         if len(report.stages) > 1:
             stages = charts.stage_bars(report.stages)

@@ -12,6 +12,7 @@ from pages.parts import words
 from pages.parts.inputs import added_models, training
 from pages.parts.outputs import charts, comparison, frame, plot, share
 from pages.parts.outputs.cards import badge, most, no_gpu
+from pages.parts.outputs.findings import told_apart
 from pages.parts.outputs.training_answer import spelled
 from pages.parts.screen import caption, paragraph, small_table
 from pages.parts.state.compared import Stepped, stepped
@@ -67,6 +68,7 @@ def table(answer: Stepped, gpu: str) -> None:
     rows = [
         row(say("Training objective"), lambda step: words.objective(step.scenario.objective)),
         row(say("Training method"), lambda step: words.choice("method", step.scenario.workload.method)),
+        row(words.field("micro_batch"), lambda step: f"{step.scenario.workload.micro_batch:,}"),
     ]
     if any(step.scenario.layout.gpus > 1 for step in steps):
         rows.append(row(say("Layout"), lambda step: spelled(step.scenario.layout) or say("One GPU")))
@@ -85,7 +87,7 @@ def table(answer: Stepped, gpu: str) -> None:
         row(say("Longest completion"), longest),
         row(say("Time per step"), seconds),
     ]
-    names = (say("{letter} · {name}", letter=letter, name=other.model.name) for letter, other, _ in columns)
+    names = (say("{letter} · {name}", letter=letter, name=name) for letter, name in told_apart(columns).items())
     lines = [line for line in rows if any(cell != NOTHING for cell in line[1:])]
     small_table([say("Difference from A"), *names], lines, numbers=len(columns))
     caption("Phases are of the trainer alone unless an engine is named. Times are expected values.")
@@ -102,15 +104,13 @@ def against(size: int | None, first: int | None) -> str:
 def bars(answer: Stepped, gpu: str) -> None:
     """Memory of one GPU at each step's peak; of trainer and engine where one generates."""
     title = say("Memory per GPU at the peak, {gpu}", gpu=find_gpu(gpu).name)
-    st.header(title, anchor=False)
     memories: list[Memory] = [
         next((charts.peak_of(rollout) for rollout in report.rollouts if rollout.gpu == gpu), report.memory)
         for report in (column.answer.report for column in answer.complete)
     ]
     parts = charts.trained(memories)
-    names = {column.letter: column.answer.model.name for column in answer.complete}
-    bars = comparison.memory_bars(names, memories, parts)
-    plot.draw("step_bars", title, bars, colors=comparison.part_colors(parts))
+    bars = comparison.memory_bars(told_apart(answer.complete), memories, parts)
+    plot.draw("step_bars", title, bars, titled=True)
 
 
 answer: Stepped = frame.page(STEPS, stepped, *training.SECTIONS)

@@ -8,6 +8,7 @@ import json
 import re
 from functools import cache
 from gettext import NullTranslations
+from html import unescape
 from itertools import groupby
 
 from calc.families.family_table import FAMILIES
@@ -183,7 +184,7 @@ WORD = re.compile(r"[A-Za-z]{2,}")
 @cache  # pages share most of their texts
 def escaped(text):
     """What of a text was not said: words of plain letters that are no name."""
-    return WORD.findall(allowed().sub(" ", OPAQUE.sub(" ", text)))
+    return WORD.findall(allowed().sub(" ", unescape(OPAQUE.sub(" ", text))))
 
 
 SILENT = set(

@@ -75,7 +75,7 @@ def test_the_file_of_speeds_is_what_the_formulas_give_now():
 
 def test_the_speeds_are_those_of_the_file():
     found = speeds()
-    app = run(page("accuracy").segmented_control(key="accuracy_of").set_value("speed"))
+    app = run(page("accuracy").segmented_control(key="sections").set_value("speed"))
     shown_rows = rows(app, "speed_records")
     assert len(shown_rows) == len(found.rows)
     assert all(row["Source"].startswith("https://") for row in shown_rows)
@@ -99,7 +99,7 @@ def test_the_file_of_start_ups_is_what_the_formulas_give_now():
 
 def test_the_court_is_a_table_of_four_cells():
     found = startups()
-    app = run(page("accuracy").segmented_control(key="accuracy_of").set_value("starts"))
+    app = run(page("accuracy").segmented_control(key="sections").set_value("starts"))
     tables = [element.value for element in app.markdown if element.value.startswith("| ")]
     cells = [cell.strip(" *") for line in tables[0].splitlines()[2:] for cell in line.split("|")[2:4]]
     # 772 configurations of servers in starts.json are graded A or B; 18 of them do not start
@@ -122,7 +122,7 @@ def test_servers_are_what_the_formulas_give_now():
 
 
 def test_the_page_says_how_near_servers_under_a_steady_load_are():
-    app = run(page("accuracy").segmented_control(key="accuracy_of").set_value("speed"))
+    app = run(page("accuracy").segmented_control(key="sections").set_value("speed"))
     tables = [element.value for element in app.markdown if "Width of the range" in element.value]
     # 939 servers of served.json are under a steady load; vLLM, SGLang and TensorRT-LLM on two generations
     assert ["| All on the same GPUs | 939 | " in table for table in tables] == [True, True]

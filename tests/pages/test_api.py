@@ -167,7 +167,7 @@ def test_the_answer_of_every_preset(model, capsys):
     ("query", "sentence"),
     [
         ("report?batch=abc", "The query says batch=“abc”: batch is a whole number from 1 to 16,777,216."),
-        ("report?nonsense=1", "The query says nonsense=“1”: this model has no such setting."),
+        ("report?nonsense=1", "The query says nonsense=“1”: no page has a parameter of this name."),
         ("report?batch=1&batch=2", "The query says “batch” 2 times."),
         ("report?model=a b", "The query says model=“a b”: model is a text such as Qwen/Qwen2.5-3B."),
         (

@@ -63,7 +63,7 @@ def test_a_log(chinese):
 @pytest.mark.parametrize("subject", ["memory", "starts", "speed"])
 def test_accuracy(chinese, subject):
     app = page("accuracy", "served_drawer")
-    assert chinese(run(app.segmented_control(key="accuracy_of").set_value(subject))) == []
+    assert chinese(run(app.segmented_control(key="sections").set_value(subject))) == []
 
 
 @pytest.mark.parametrize(

@@ -340,7 +340,7 @@ def test_overhead_from_a_log():
 @pytest.mark.parametrize("subject", ["memory", "starts", "speed"])
 def test_accuracy(subject):
     app = page("accuracy", "served_drawer")
-    assert unsaid(run(app.segmented_control(key="accuracy_of").set_value(subject))) == []
+    assert unsaid(run(app.segmented_control(key="sections").set_value(subject))) == []
 
 
 def test_a_name_that_the_reader_gave_is_no_template():

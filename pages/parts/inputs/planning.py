@@ -214,7 +214,11 @@ def tokens(place: Place) -> None:
 def map_controls(scenario: Scenario) -> None:
     """The view; for the map of models and the roofline the GPU; the figure of a map; and the engine."""
     known, view = places(("hardware",)), scenario.hardware.view
-    control(known["view"], None, label=say("Show"))
+    with st.container(horizontal=True, gap="medium", key="map_controls"):
+        control(known["view"], None, label=say("Show"))
+        if view != "roofline":
+            control(known["figure"], None)
+        engine_choice(scenario, MAPPED)
     if view == "models":
         with st.grid(3, min_column_width=150, gap="small"):
             card(scenario)
@@ -222,9 +226,6 @@ def map_controls(scenario: Scenario) -> None:
                 control(known[name], None)
     elif view == "roofline":
         card(scenario)
-    if view != "roofline":
-        control(known["figure"], None)
-    engine_choice(scenario, MAPPED)
 
 
 def card(scenario: Scenario) -> None:

@@ -319,16 +319,14 @@ def about(answer: Answer, name: str, blank: Blank, here: Page) -> dict[str, Any]
     if name in ("sequence", "length"):
         stops = sorted({*CONTEXTS, blank.value(scenario)})
         return known | {"options": [[n, tokens(n), tokens(n)] for n in stops]}
-    if name == "to" and place is not None:
-        return known | {"options": [[form, form, form] for form in place.option.choices]}
     if name == "engine":
         return known | {"options": [[engine, kind.title, kind.title] for engine, kind in ENGINES.items()]}
     if name == "loss_method":
         label, short = say("Next token (transformers)"), objective(None)
         losses = [[loss, say(method.title), choice(name, loss)] for loss, method in METHODS.items()]
         return known | {"options": [[NEXT_TOKEN, label, short], *losses]}
-    methods = places(("training",))["method"].option.choices
-    return known | {"options": [[method, choice(name, method), choice(name, method)] for method in methods]}
+    choices = () if place is None else place.option.choices
+    return known | {"options": [[chosen, choice(name, chosen), choice(name, chosen)] for chosen in choices]}
 
 
 def context_options(answer: Answer) -> list[list[Any]]:

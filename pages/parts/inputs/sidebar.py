@@ -36,7 +36,7 @@ from pages.parts.state.session import remembered
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Answer
 from pages.parts.state.widgets import show
-from pages.parts.words import count, language, more, say, size, times, value
+from pages.parts.words import language, more, say, size, times, value
 
 A = TypeVar("A", bound=Answer)
 MOST = 64
@@ -51,14 +51,10 @@ def with_cost(help_text: str, slopes: Slopes | None, name: str, now: int, step: 
     cost = say(
         "**+{step:,}**: **{parameters}** parameters, **{size}** of weights and KV cache.",
         step=slope.step,
-        parameters=signed(slope.parameters, count(abs(slope.parameters))),
-        size=signed(slope.nbytes, size(abs(slope.nbytes))),
+        parameters=more(slope.parameters),
+        size=more(slope.nbytes, size),
     )
     return f"{help_text}\n\n{cost}"
-
-
-def signed(number: int, written: str) -> str:
-    return f"+{written}" if number >= 0 else f"−{written}"
 
 
 Room = tuple[Any, Callable[[A], None]]
@@ -108,9 +104,8 @@ def dependencies(answer: Answer) -> object:
 
 def reset_everything(answer: Answer) -> None:
     """The way back to the model as it was published under what is usual."""
-    now = answer.scenario
-    usual = Scenario(source=now.source, comparison=now.comparison, opened=now.opened, tab=now.tab)
-    if now == usual:
+    usual = answer.scenario.usual
+    if answer.scenario == usual:
         st.empty()  # a room in which nothing was drawn at first would take nothing later
     else:
         quiet_button(

@@ -18,7 +18,7 @@ from pages.parts.labels import ORIGINS
 from pages.parts.outputs.bar import bar
 from pages.parts.outputs.cards import most, no_gpu
 from pages.parts.outputs.charts import served
-from pages.parts.screen import alert, paragraph, quiet_button
+from pages.parts.screen import alert, offer, paragraph, quiet_button
 from pages.parts.state.query import WEIGH
 from pages.parts.state.scenario import Scenario, places
 from pages.parts.state.url import change
@@ -126,10 +126,13 @@ def offers(answer: Weighed) -> None:
         return
     paragraph("**What would make it fit**")
     for number, lever in enumerate(answer.levers[:FEW]):
-        with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"offer_{number}"):
-            st.button(say("Use this"), key=f"lever_{number}", on_click=use, args=(answer, lever))
-            sentence = "**{what}**: fits, {size} headroom per GPU"
-            paragraph(sentence, what=words.listed(lever.what), size=words.gib(lever.spare))
+        text = fits_then(words.listed(lever.what), lever.spare)
+        offer(text, say("Use this"), f"lever_{number}", use, answer, lever)
+
+
+def fits_then(changes: str, spare: int) -> str:
+    """A sentence on changes with which it fits, and what is left then."""
+    return say("**{what}**: fits, {size} headroom per GPU", what=changes, size=words.gib(spare))
 
 
 def use(answer: Weighed, lever: Lever) -> None:
@@ -155,22 +158,11 @@ def finders(answer: Weighed) -> None:
     if notice is not None:
         st.toast(notice[0], icon=notice[1])
     with st.container(horizontal=True, gap="small", key="finders"):
-        kinds = (
-            (
-                smallest,
-                say("Smallest GPU that fits"),
-                "compress",
-                say("Of all GPUs that the engine runs on: the one with the least memory, in the number asked for."),
-            ),
-            (
-                cheapest,
-                say("Cheapest that fits"),
-                "payments",
-                say("Of all GPUs with a list price: the fewest that fit, at the lowest price per hour in all."),
-            ),
-        )
-        for find, label, icon, help_text in kinds:
-            quiet_button(label, f"find_{find.__name__}", icon, take, answer, find, help=help_text)
+        help_text = say("Of all GPUs that the engine runs on: the one with the least memory, in the number asked for.")
+        label = say("Smallest GPU that fits")
+        quiet_button(label, "find_smallest", "compress", take, answer, smallest, help=help_text)
+        help_text = say("Of all GPUs with a list price: the fewest that fit, at the lowest price per hour in all.")
+        quiet_button(say("Cheapest that fits"), "find_cheapest", "payments", take, answer, cheapest, help=help_text)
 
 
 def take(answer: Weighed, find: Callable[..., Choice | None]) -> None:

@@ -1,7 +1,7 @@
 """Charts: functions of numbers that return a figure. One colour for each part in the whole app.
 
-A figure is one dict as Plotly takes it, with its own colours and fonts. The legend is a line of text, because Plotly's
-own breaks into as many lines as it has entries on a telephone.
+A figure is one dict as Plotly takes it, with its own fonts, and the colours that its key explains: `plot.draw` writes
+the key above it, because Plotly's own breaks into as many lines as it has entries on a telephone.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,8 +26,7 @@ PLAIN = "<extra></extra>"
 FONT = '"Source Sans", sans-serif'  # the page's own
 TICKS = ",.12~g"
 """Ticks with separators of thousands and without exponents."""
-ROW, LEGEND, LINE = 52, 32, 18  # heights in pixels: a GPU's row, the legend above, a line of text
-IN_A_LINE = 4  # parts of a line of the legend
+ROW, LINE = 52, 18  # heights in pixels: a GPU's row, a line of text
 
 
 class Theme(NamedTuple):
@@ -36,7 +35,10 @@ class Theme(NamedTuple):
     ground: str  # what lies behind the figure, for edges between its parts
 
 
-KEY_ABOVE = {"showlegend": True, "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "x": 0}}
+KEY_ABOVE: dict[str, Any] = {
+    "showlegend": True,
+    "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "itemsizing": "constant"},
+}
 """Plotly's own key, in a line above the figure."""
 LIGHT = Theme(text="#31333F", grid="rgba(49,51,63,0.14)", ground="#FFFFFF")
 DARK = Theme(text="#E8E8E8", grid="rgba(250,250,250,0.16)", ground="#14161B")
@@ -84,9 +86,9 @@ def gpu_bars(
     ]
     return figure(
         [*bars, *capacity],
-        height=legend_height(parts) + ROW * len(rows) + 60,
-        margin={"l": 8, "r": 14, "t": legend_height(parts), "b": 60},
-        title=legend(parts),
+        part_colors(parts),
+        height=ROW * len(rows) + 68,
+        margin={"l": 8, "r": 14, "t": 8, "b": 60},
         meta=unit,
         barmode="stack",
         bargap=0.36,
@@ -187,7 +189,7 @@ def phase_bars(report: TrainingReport) -> Figure:
 
 def rollout_bars(rollout: RolloutReport) -> Figure:
     """Trainer and engine in each phase of a step with generation."""
-    peaks = {words.rollout_phase(phase.name, rollout.peak): rollout_memory(phase) for phase in rollout.phases}
+    peaks = {words.phase(phase.name, rollout.peak): rollout_memory(phase) for phase in rollout.phases}
     return _columns(peaks, trained(peaks.values()), say("Phase of the step"))
 
 
@@ -201,9 +203,9 @@ def _columns(memories: Mapping[str, Memory], parts: Sequence[str], axis: str, **
     unit, _ = words.unit(max([0, *(memory.high for memory in memories.values())]))
     return figure(
         stacked("y", "x", list(memories), list(memories.values()), parts),
-        height=340,
-        margin={"l": 8, "r": 8, "t": legend_height(parts) + LINE, "b": 52},
-        title=legend(parts),
+        part_colors(parts),
+        height=310,
+        margin={"l": 8, "r": 8, "t": LINE, "b": 52},
         meta=unit,
         barmode="stack",
         bargap=0.3,
@@ -277,32 +279,9 @@ def stacked(
     return [*bars, hatched]
 
 
-def swatch(part: str) -> str:
-    return f'<span style="color:{words.color(part)};font-size:18px">■</span>'
-
-
-def legend(parts: Sequence[str]) -> dict[str, Any]:
-    """Every part with its colour, in lines of text above the figure that a phone shows whole."""
-    named = [f"{swatch(part)} {words.part(part)}" for part in parts]
-    return {
-        "text": "<br>".join("  ".join(named[i : i + IN_A_LINE]) for i in range(0, len(named), IN_A_LINE)),
-        "font": {"size": 13},
-        "x": 0,
-        "xref": "container",
-        "xanchor": "left",
-        "y": 1,
-        "yref": "container",
-        "yanchor": "top",
-        "pad": {
-            "t": 6 + (legend_height(parts) - LEGEND) // 2,
-            "l": 4,
-        },  # Plotly moves lines up by half of what they add
-    }
-
-
-def legend_height(parts: Sequence[str]) -> int:
-    """Pixels of the legend."""
-    return LEGEND + (-(-len(parts) // IN_A_LINE) - 1) * LINE
+def part_colors(parts: Iterable[str]) -> list[tuple[str, str]]:
+    """Each part's colour and name."""
+    return [(words.color(part), words.part(part)) for part in parts]
 
 
 def row_axis(rows: Sequence[Any], labels: Sequence[str]) -> dict[str, Any]:
@@ -316,8 +295,8 @@ def small(text: str) -> dict[str, Any]:
     return {"text": text, "font": {"size": 13}, "standoff": 8}
 
 
-def figure(data: list[dict[str, Any]], **layout: Any) -> Figure:
-    """A figure with the looks that all have."""
+def figure(data: list[dict[str, Any]], colors: Sequence[tuple[str, str]] = (), **layout: Any) -> Figure:
+    """A figure with the looks that all have; `colors`, with what they stand for, are its key."""
     look = theme()
     axis = {"gridcolor": look.grid, "zerolinecolor": look.grid, "automargin": True}
     axis |= {"fixedrange": True, "showspikes": False}
@@ -336,7 +315,7 @@ def figure(data: list[dict[str, Any]], **layout: Any) -> Figure:
         "uirevision": "keep",
         "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": look.text, "activecolor": look.text},
     }
-    return {"data": data, "layout": common | layout}
+    return {"data": data, "layout": common | layout, "colors": colors}
 
 
 ROLLOUT_PARTS: dict[str, str] = {

@@ -1,7 +1,7 @@
 """Configurations side by side: who they are, their headline numbers against the first, charts on one scale, and their
 config fields."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
 
@@ -169,24 +169,18 @@ def verdict(row: Verdict) -> str:
 def bars(answer: Compared) -> None:
     """Memory and parameters on one scale each."""
     columns = answer.complete
+    memories = [answer.memory(column.answer.report) for column in columns]
+    memory = memory_bars(model_names(columns), memories, charts.served(memories))
     with st.grid(2, min_column_width=340):
         with st.container():
-            st.header(memory_on(answer), anchor=False)
-            memories = [answer.memory(column.answer.report) for column in columns]
-            parts, names = charts.served(memories), model_names(columns)
-            plot.draw("memory_bars", memory_on(answer), memory_bars(names, memories, parts), colors=part_colors(parts))
+            plot.draw("memory_bars", memory_on(answer), memory, titled=True)
         with st.container():
-            heading("Parameters")
-            colors = part_colors(components(columns))
-            plot.draw("parameter_bars", say("Parameters"), parameter_bars(columns), colors=colors)
+            plot.draw("parameter_bars", say("Parameters"), parameter_bars(columns), titled=True)
 
 
 def growth(answer: Compared) -> None:
     """Cache of the whole batch over the context."""
-    title = say("KV cache vs. context length")
-    st.header(title, anchor=False)
-    colors = [(style(column.letter)[0], titled(column)) for column in answer.complete]
-    plot.draw("growth", title, growth_curves(answer.complete), colors=colors)
+    plot.draw("growth", say("KV cache vs. context length"), growth_curves(answer.complete), titled=True)
 
 
 def settings(answer: Compared) -> None:
@@ -223,11 +217,6 @@ def written(value: object, *, differs: bool) -> str:
     return f"**{text}**" if differs else text
 
 
-def part_colors(parts: Iterable[str]) -> list[tuple[str, str]]:
-    """Each part's colour and name."""
-    return [(words.color(part), words.part(part)) for part in parts]
-
-
 def model_names(columns: Sequence[Column]) -> dict[str, str]:
     """The model of each letter."""
     return {column.letter: column.answer.model.name for column in columns}
@@ -237,7 +226,8 @@ def memory_bars(names: Mapping[str, str], memories: Sequence[Memory], parts: Seq
     """Memory of one GPU by part."""
     unit, _ = words.unit(max(memory.high for memory in memories))
     bars = stacked("x", "y", list(names), memories, parts)
-    return _rows(names, bars, say("{unit} per GPU · hatched: overhead at its highest", unit=unit), unit)
+    axis = say("{unit} per GPU · hatched: overhead at its highest", unit=unit)
+    return _rows(names, bars, charts.part_colors(parts), axis, unit)
 
 
 def parameter_bars(columns: Sequence[Column]) -> Figure:
@@ -255,7 +245,8 @@ def parameter_bars(columns: Sequence[Column]) -> Figure:
         }
         for part in components(columns)
     ]
-    return _rows(model_names(columns), bars, say("Billions of parameters"), "B")
+    colors = charts.part_colors(components(columns))
+    return _rows(model_names(columns), bars, colors, say("Billions of parameters"), "B")
 
 
 def components(columns: Sequence[Column]) -> list[str]:
@@ -264,10 +255,13 @@ def components(columns: Sequence[Column]) -> list[str]:
     return [part for part in words.COLORS if any(part in components for components in known)]
 
 
-def _rows(names: Mapping[str, str], bars: list[dict[str, Any]], axis: str, unit: str) -> Figure:
+def _rows(
+    names: Mapping[str, str], bars: list[dict[str, Any]], colors: Sequence[tuple[str, str]], axis: str, unit: str
+) -> Figure:
     """Stacked bars, a row a letter."""
     return figure(
         bars,
+        colors,
         height=ROW * len(names) + 68,
         margin={"l": 8, "r": 14, "t": 8, "b": 60},
         meta=unit,
@@ -311,6 +305,7 @@ def growth_curves(columns: Sequence[Column]) -> Figure:
         )
     return figure(
         lines,
+        [(style(column.letter)[0], titled(column)) for column in columns],
         height=340,
         margin={"l": 8, "r": 30, "t": 10, "b": 52},
         hovermode="x unified",

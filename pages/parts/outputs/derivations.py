@@ -361,7 +361,7 @@ class TrainingDerivations:
     def peak_phase(self, rollout: RolloutReport) -> None:
         """Memory of trainer and engine in the phase that decides."""
         phase = next(phase for phase in rollout.phases if phase.name == rollout.peak)
-        st.markdown(words.rollout_phase(phase.name, rollout.peak))
+        st.markdown(words.phase(phase.name, rollout.peak))
         parts = [[words.capitalized(say(part.name)), f"{part.bytes:,}"] for part in phase.parts]
         small_table([say("Part"), say("Bytes")], [*parts, [say("Sum"), f"{phase.total:,}"]])
 

@@ -18,7 +18,7 @@ from pages.parts.inputs.fields import Control, controlled
 from pages.parts.inputs.sidebar import put
 from pages.parts.outputs import charts, plot
 from pages.parts.outputs.charts import PLAIN, Figure
-from pages.parts.screen import button, caption, heading, paragraph
+from pages.parts.screen import button, caption, heading, offer
 from pages.parts.state.scenario import Source
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Weighed
@@ -84,9 +84,8 @@ def experts(answer: Weighed) -> None:
 def standing(answer: Weighed) -> None:
     """Width and depth among published models."""
     title = say("Width and depth among {n} published models", n=len(published()))
-    st.header(title, anchor=False)
     own = proportions(answer.model.name, answer.architecture)
-    plot.draw("standing", title, scatter(own, published()))
+    plot.draw("standing", title, scatter(own, published()), titled=True)
 
 
 def scatter(own: Proportions, others: Sequence[Proportions]) -> Figure:
@@ -99,53 +98,28 @@ def scatter(own: Proportions, others: Sequence[Proportions]) -> Figure:
         parameters="%{customdata[1]}",
     )
 
-    def marks(rows: Sequence[Proportions], marker: dict[str, Any]) -> dict[str, Any]:
-        return {
-            "type": "scatter",
-            "mode": "markers",
-            "x": [row.layers for row in rows],
-            "y": [row.hidden for row in rows],
-            "customdata": [[row.name, words.count(row.parameters)] for row in rows],
-            "marker": marker,
-            "hovertemplate": template + PLAIN,
-        }
+    def marks(name: str, rows: Sequence[Proportions], **marker: Any) -> dict[str, Any]:
+        return charts.points(
+            [row.layers for row in rows],
+            [row.hidden for row in rows],
+            name=name,
+            customdata=[[row.name, words.count(row.parameters)] for row in rows],
+            marker=marker,
+            hovertemplate=template + PLAIN,
+        )
 
     dense = [row for row in others if row.active == row.parameters]
     sparse = [row for row in others if row.active != row.parameters]
-    axis = {"type": "log", "tickformat": ",d"}
+    axis, edge = {"type": "log", "tickformat": ",d"}, {"width": 1.5, "color": charts.theme().text}
     return charts.figure(
         [
-            marks(dense, {"color": "#0072B2", "size": 7, "opacity": 0.8}),
-            marks(sparse, {"color": "#E69F00", "size": 8, "opacity": 0.8, "symbol": "square"}),
-            marks(
-                [own],
-                {
-                    "color": "#D55E00",
-                    "size": 15,
-                    "symbol": "star",
-                    "line": {"width": 1.5, "color": charts.theme().text},
-                },
-            ),
+            marks(say("dense"), dense, color="#0072B2", size=7, opacity=0.8),
+            marks(say("mixture of experts"), sparse, color="#E69F00", size=8, opacity=0.8, symbol="square"),
+            marks(say("this model"), [own], color="#D55E00", size=15, symbol="star", line=edge),
         ],
         height=380,
         margin={"l": 8, "r": 8, "t": 40, "b": 48},
-        title={
-            "text": "  ".join(
-                f'<span style="color:{color}">{mark}</span> {label}'
-                for color, mark, label in (
-                    ("#0072B2", "●", say("dense")),
-                    ("#E69F00", "■", say("mixture of experts")),
-                    ("#D55E00", "★", say("this model")),
-                )
-            ),
-            "font": {"size": 13},
-            "x": 0,
-            "xref": "container",
-            "y": 1,
-            "yref": "container",
-            "yanchor": "top",
-            "pad": {"t": 8, "l": 4},
-        },
+        **charts.KEY_ABOVE,
         hovermode="closest",
         xaxis=axis | {"title": charts.small(say("Layers")), "tickvals": [8, 16, 32, 64, 128]},
         yaxis=axis | {"title": charts.small(say("Hidden size")), "tickvals": [512, 1024, 2048, 4096, 8192, 16384]},
@@ -203,15 +177,10 @@ def scale_to(answer: Weighed) -> None:
     rows = ((scaling.below, say("within the budget")), (scaling.above, say("the next one, beyond it")))
     for design, what in rows:
         if design is not None:
-            with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-                st.button(
-                    say("Use {value}", value=f"{design.value:,}"),
-                    key=f"scale_use_{design.value}",
-                    on_click=put,
-                    args=(design.value, name, original),
-                )
-                sentence = "`{field}` = **{value:,}**: {amount}, {what}"
-                paragraph(sentence, field=name, value=design.value, amount=written(design.amount), what=what)
+            sentence = "`{field}` = **{value:,}**: {amount}, {what}"
+            text = say(sentence, field=name, value=design.value, amount=written(design.amount), what=what)
+            label = say("Use {value}", value=f"{design.value:,}")
+            offer(text, label, f"scale_use_{design.value}", put, design.value, name, original)
     if scaling.below is None:
         caption("No smaller value makes a valid model within this budget.")
 

@@ -22,13 +22,13 @@ from pages.parts.outputs.cards import BADGES, Color, compared_total
 from pages.parts.outputs.charts import peak_of, served
 from pages.parts.outputs.design_aids import published
 from pages.parts.state import fitted, query
-from pages.parts.state.compared import Column, Compared, Shared, Stepped, compared, shared
+from pages.parts.state.compared import Column, Compared, Shared, StepColumn, Stepped, compared, shared
 from pages.parts.state.local import LocalAnswer, local_answer
 from pages.parts.state.planned import Planned, TrainingPlanned, planned, training_planned
 from pages.parts.state.query import Page
 from pages.parts.state.scenario import Scenario
 from pages.parts.state.weighed import Answer, Quantized, Trained, Weighed, attended, looked, quantized, trained, weighed
-from pages.parts.verify.evidence import COMPUTED, accuracy
+from pages.parts.verify.evidence import COMPUTED, accuracy, speeds, startups
 from pages.parts.words import say
 from presets import gpus
 
@@ -298,18 +298,25 @@ def stepped(answer: Trained) -> Finding | None:
     columns = answer.complete if isinstance(answer, Stepped) else []
     if len(columns) < 2:
         return trained_on(answer)
-    scenarios = [column.step.scenario for column in columns]
-    losses = [words.objective(scenario.objective) for scenario in scenarios]
-    methods = [words.choice("method", scenario.workload.method) for scenario in scenarios]
-    models = [column.answer.model.name for column in columns]
-    letters = [column.letter for column in columns]
-    differing = next((names for names in (losses, methods, models) if len(set(names)) > 1), losses)
-    names = dict(zip(letters, differing, strict=True))
+    names = told_apart(columns)
 
     def called(letter: str) -> str:
         return say("{letter} · {name}", letter=letter, name=names[letter])
 
     return more_memory({column.letter: column.step.verdict.required for column in columns}, called)
+
+
+def told_apart(columns: Sequence[StepColumn]) -> dict[str, str]:
+    """Settings in which steps differ, by letter: QLoRA · micro-batch 2; the model where they are alike."""
+    names = []
+    for _, answer, step in columns:
+        work, objective = step.scenario.workload, step.scenario.objective
+        length = work.sequence if objective is None else objective.prompt + objective.completion
+        loss, method = words.objective(objective), words.choice("method", work.method)
+        micro_batch = say("micro-batch {n:,}", n=work.micro_batch)
+        names.append((answer.model.name, loss, method, micro_batch, say("{n} tokens", n=words.tokens(length))))
+    differing = [place for place, name in enumerate(zip(*names, strict=True)) if len(set(name)) > 1] or [0]
+    return {column.letter: " · ".join(name[i] for i in differing) for column, name in zip(columns, names, strict=True)}
 
 
 def more_memory(memories: Mapping[str, int], called: Callable[[str], str]) -> Finding:
@@ -439,8 +446,17 @@ def designed(answer: Weighed) -> Finding:
     return concluded("{name} **passes {n} of {all} checks**", color, name=name(answer), n=good, all=len(rows))
 
 
-def accurate(_: Scenario) -> Finding:
-    """Error of computed figures against those that others measured."""
+def accurate(scenario: Scenario) -> Finding:
+    """Error of computed figures of the open section against those that others measured."""
+    if scenario.tab == "starts":
+        court = startups()
+        agreeing = sum(court.judged(starts=starts, fits=starts) for starts in (True, False))
+        total = sum(cell.count for cell in court.court)
+        return concluded("{n:,} of {all:,} configurations start or fail **as predicted**", n=agreeing, all=total)
+    if scenario.tab == "speed":
+        errors = [abs(row["error"]) for row in speeds().records()]
+        error = words.within(median(errors))
+        return concluded("Half of {n:,} measured speeds are met **within {error}**", n=len(errors), error=error)
     evidence = accuracy()
     errors = [abs(row.error) for row in evidence.rows if row.kind != COMPUTED]
     return concluded(

@@ -8,6 +8,7 @@ from calc import Report
 from calc.hardware import find_gpu
 from calc.serving import KVBudget
 from calc.serving.engines import ENGINES
+from calc.units import GIB
 from pages.parts import words
 from pages.parts.outputs import tables
 from pages.parts.outputs.tables import Column
@@ -38,13 +39,7 @@ def required_and_allocated(report: Report) -> None:
         "engine": ENGINES[scenario.engine].title,
         "allocated": words.size(report.memory.kv_cache),
     }
-    if scenario.layout.gpus == 1 and report.kv_cache.total == report.memory.kv_cache:
-        sentence = say(
-            "One sequence of {context:,} tokens requires **{required}**, which is what {engine} allocates.",
-            plural="{n:,} sequences of {context:,} tokens require **{required}**, which is what {engine} allocates.",
-            **known,
-        )
-    elif scenario.layout.gpus == 1:
+    if scenario.layout.gpus == 1:
         sentence = say(
             "One sequence of {context:,} tokens requires **{required}**; {engine} allocates **{allocated}** for it.",
             plural="{n:,} sequences of {context:,} tokens require **{required}**; {engine} allocates **{allocated}** "
@@ -122,12 +117,13 @@ def columns() -> list[Column]:
         Column("GPU", lambda budget: find_gpu(budget.gpu).name),
         Column("Max concurrent requests", "concurrency", "two"),
         Column("Tokens", "tokens", "whole"),
-        Column("Available KV cache memory", available),
+        Column("Available KV cache memory, GiB", available),
         Column(
-            "GPU memory budget", lambda budget: f"{words.gib(budget.requested)} ({budget.gpu_memory_utilization:.0%})"
+            "GPU memory budget, GiB",
+            lambda budget: f"{budget.requested / GIB:,.2f} ({budget.gpu_memory_utilization:.0%})",
         ),
-        Column("Weights", lambda budget: words.gib(budget.weights)),
-        Column("Peak activation memory (profiling)", lambda budget: words.gib(budget.profile)),
+        Column("Weights, GiB", lambda budget: budget.weights / GIB, "two"),
+        Column("Peak activation memory (profiling), GiB", lambda budget: budget.profile / GIB, "two"),
         Column("Tokens of a step", "max_num_batched_tokens", "whole"),
         Column("Max sequences", "max_num_seqs", "whole"),
     ]
@@ -138,4 +134,4 @@ def available(budget: KVBudget) -> str:
     if budget.bytes <= 0:
         return say("nothing")
     low, high = max(0, budget.bytes_low), budget.bytes_high
-    return say("{size} ({low} to {high})", size=words.gib(budget.bytes), low=words.gib(low), high=words.gib(high))
+    return f"{budget.bytes / GIB:,.2f} ({low / GIB:,.2f}–{high / GIB:,.2f})"

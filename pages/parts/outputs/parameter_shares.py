@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from calc.model.tensor import Component, Tensor
 from pages.parts import words
 from pages.parts.outputs import plot
-from pages.parts.outputs.charts import LINE, Figure, figure, hover, note, swatch, theme
+from pages.parts.outputs.charts import Figure, figure, hover, theme
 from pages.parts.words import part, percent, say
 
 DEEP = {"attention", "ssm_linear"}  # these take white letters
@@ -102,25 +102,10 @@ def pie(total: int, rows: Sequence[ShareRow]) -> dict[str, Any]:
 
 
 def pie_frame(total: int, rows: Sequence[ShareRow]) -> Figure:
-    """Labels round the pie: every component has a line in the key."""
-    components: dict[str, int] = {}
+    """Space round the pie, and its key, the largest component first."""
+    sizes = Counter[str]()
     for row in rows:
-        components[row.component] = components.get(row.component, 0) + row.parameters
-    key = [
-        f"{swatch(name)} {part(name)} {percent(size / total)}"
-        for name, size in sorted(components.items(), key=lambda item: -item[1])
-    ]
-    half = -(-len(key) // 2)
-    columns = [
-        note("<br>".join(lines), x, 0, "left", "top")
-        | {"align": "left", "xref": "paper", "yref": "paper", "yshift": -8}
-        for x, lines in ((0, key[:half]), (0.52, key[half:]))
-        if lines
-    ]
-    return figure(
-        [],
-        height=350 + 12 + LINE * half,
-        margin={"l": 4, "r": 4, "t": 4, "b": 12 + LINE * half},
-        annotations=columns,
-        uniformtext={"minsize": 11, "mode": "hide"},
-    )
+        sizes[row.component] += row.parameters
+    colors = [(words.color(name), f"{part(name)} {percent(size / total)}") for name, size in sizes.most_common()]
+    margin = {"l": 4, "r": 4, "t": 4, "b": 4}
+    return figure([], colors, height=350, margin=margin, uniformtext={"minsize": 11, "mode": "hide"})

@@ -3,7 +3,7 @@
 Streamlit's own Plotly element brings three times as many bytes and draws before the numbers are on screen.
 """
 
-from collections.abc import Iterable
+from html import escape
 from typing import Any
 
 import streamlit as st
@@ -15,8 +15,6 @@ from pages.parts.words import percent, say
 CHART = scripts.element("weighbridge_chart", "chart.js")
 TABLE = 30
 """Pixels of the line with its figures: as files, and in the chart's place, as a table."""
-TITLE = 48
-"""And of its heading."""
 
 
 def draw(
@@ -28,28 +26,26 @@ def draw(
     tabled: bool = False,
     titled: bool = False,
     rows: tuple[list[str], list[list[Any]]] | None = None,
-    colors: Iterable[tuple[str, str]] = (),
 ) -> Any:
-    """A figure with its name, which may head it, a sentence and a table, unless a page has a better one. `rows`, a head
-    and rows, are what its table and files hold in place of all its points. `colors`, with what they stand for, are its
-    key: above it, and in its picture. With a tree it is a pie whose slices can be looked into. Returns the `customdata`
-    of the point that was clicked, where the figure has `clickmode`."""
-    colors = list(colors)
-    if colors:
-        st.html(keys(colors))
+    """A figure with its name, which may head it, its key, a sentence and a table, unless a page has a better one.
+    `rows`, with their head, are what its table and files hold in place of all its points. With a tree it is a pie whose
+    slices can be looked into. Returns the `customdata` of the point that was clicked, where the figure has
+    `clickmode`."""
+    head = f'<h2 class="weighbridge-title">{escape(label)}</h2>' if titled else ""
+    legend = keys(figure["colors"]) if figure["colors"] else ""
+    if head or legend:
+        st.html(head + legend)
     clicked = CHART(
         key=key,
         data={
             "label": label,
-            "titled": titled,
             "told": largest_slice(tree) if tree else span(figure),
             "table": None if tabled else say("As a table"),
             "figure": figure,
             "tree": tree,
             "file": rows,
-            "colors": colors,
         },
-        height=figure["layout"]["height"] + TABLE + (TITLE if titled else 0),
+        height=figure["layout"]["height"] + TABLE,
         on_point_change=lambda: None,
     )
     return clicked.point

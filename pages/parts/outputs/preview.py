@@ -73,10 +73,10 @@ def headline(page: Page, params: dict[str, str]) -> str:
     words.SPOKEN.set(params.get("lang") if params.get("lang") in words.CATALOGUES else "en")
     session.PROGRAM.set(session.Program({}))
     source = {"model": params["model"]} if "model" in params else {}
-    if "pasted" in params or not query.shareable(params):
+    if not {"pasted", "revision"}.isdisjoint(params) or not query.shareable(params):
         return NAME
     try:
-        if not is_preset(Source.model_validate(source)) or "revision" in params:
+        if not is_preset(Source.model_validate(source)):
             return NAME
     except ValueError:
         return NAME

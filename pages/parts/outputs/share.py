@@ -26,7 +26,7 @@ from pages.parts.screen import caption, download, paragraph, quiet_button
 from pages.parts.state.compared import LETTERS, add_current, can_keep
 from pages.parts.state.compared import keep as keep_now
 from pages.parts.state.query import ATTENTION, COMPARE, DERIVE, STEPS, WEIGH, Page
-from pages.parts.state.scenario import MOST_OTHERS, Scenario, ServingChoice, Source
+from pages.parts.state.scenario import MOST_OTHERS, Comparison, Scenario, ServingChoice, Source
 from pages.parts.state.url import link, program_link, speak, way
 from pages.parts.state.weighed import Answer, Trained, Weighed
 from pages.parts.words import LANGUAGES, language, listed, say
@@ -45,6 +45,7 @@ EXAMPLES: tuple[tuple[Message, Page, Scenario], ...] = (
     ),
     (Message("What does GQA save?"), ATTENTION, Scenario(source=Source(model="Qwen/Qwen3-8B"))),
 )
+UNTOUCHED = {"source": Source(), "comparison": Comparison()}
 SCALE = scripts.element("weighbridge_scale", "scale.js")
 
 
@@ -117,7 +118,7 @@ def copy_link(answer: Answer, page: Page) -> None:
 
 def examples(place: Any) -> None:
     """Examples, until the reader has chosen something."""
-    if (scenario := st.session_state.scenario) != Scenario(opened=scenario.opened, tab=scenario.tab):
+    if (scenario := st.session_state.scenario) != scenario.usual.model_copy(update=UNTOUCHED):
         return
     with place.container(horizontal=True, vertical_alignment="center", gap="small", key="examples"):
         st.caption(say("For example:"), width="content")

@@ -48,7 +48,7 @@ class Column(NamedTuple):
     def of(self, line: Any) -> Any:
         """The line's cell, without digits that nobody is shown; None where there is none."""
         cell = field(line, self.cell) if isinstance(self.cell, str) else self.cell(line)
-        return round(cell, 4) if isinstance(cell, float) else cell
+        return round(cell, 4) or cell if isinstance(cell, float) else cell
 
 
 class Gauge(NamedTuple):

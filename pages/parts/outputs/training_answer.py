@@ -16,14 +16,14 @@ from calc.units import GIB
 from pages.parts import words
 from pages.parts.inputs.control import drawer
 from pages.parts.outputs import charts, plot
-from pages.parts.outputs.answer import details
+from pages.parts.outputs.answer import details, fits_then
 from pages.parts.outputs.bar import bar
 from pages.parts.outputs.cards import BADGES, head, headroom, limit, most, no_gpu, notes
 from pages.parts.outputs.charts import peak_of
 from pages.parts.outputs.derivations import ModelDerivations, TrainingDerivations, derivation, figures, overhead
 from pages.parts.outputs.gpu_rows import MARKS, cards_or_table, verdict_table
 from pages.parts.outputs.tables import Column
-from pages.parts.screen import caption, paragraph, quiet_button, small_table
+from pages.parts.screen import caption, offer, paragraph, quiet_button, small_table
 from pages.parts.state.scenario import places
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Trained
@@ -104,10 +104,11 @@ def other_share(rollout: RolloutReport) -> None:
     low, high = rollout.share_low, rollout.share_high
     if low is None or high < low or rollout.engine_share == high:
         return
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="offer_share"):
-        label = say("Use {value}", value=words.value(high))
-        st.button(label, key="engine_share_high", type="primary", on_click=use, args=({"engine_share": high},))
-        st.markdown(say("**{share:.2f}** of the GPU for the engine", share=high), width="stretch")
+    text, label = (
+        say("**{share:.2f}** of the GPU for the engine", share=high),
+        say("Use {value}", value=words.value(high)),
+    )
+    offer(text, label, "engine_share_high", use, {"engine_share": high}, type="primary")
 
 
 def share_of(rollout: RolloutReport) -> str:
@@ -139,7 +140,8 @@ def offers(answer: Trained, focus: TrainingVerdict) -> None:
     assert answer.smaller is not None
     least, spread = answer.smaller.least, answer.more_gpus(focus)
     if least is not None:
-        offer(say("Apply the least that fits"), "least", least, words.listed(least.what), kind="primary")
+        text = fits_then(words.listed(least.what), least.spare)
+        offer(text, say("Apply the least that fits"), "least", use, least.changes, type="primary")
     ways = {} if spread is None else {spread.gpus: spread}
     for count in FEW_GPUS:
         way = answer.over_gpus(focus.gpu, count) if count > focus.gpus else None
@@ -148,20 +150,13 @@ def offers(answer: Trained, focus: TrainingVerdict) -> None:
     for count, way in sorted(ways.items()):
         if count > focus.gpus and way.what:
             what = say("{n:,} GPUs with ZeRO-3; {what}", n=way.gpus, what=words.listed(way.what))
-            offer(say("Use this"), f"over_{count}", way, what)
+            offer(fits_then(what, way.spare), say("Use this"), f"over_{count}", use, way.changes)
         elif count > focus.gpus:
-            offer(say("Use this"), f"over_{count}", way, say("{n:,} GPUs with ZeRO-3", n=way.gpus))
+            what = say("{n:,} GPUs with ZeRO-3", n=way.gpus)
+            offer(fits_then(what, way.spare), say("Use this"), f"over_{count}", use, way.changes)
             break  # what fits as it is, fits on more
     if least is None and not ways and answer.rollout is None:
         caption("No change here makes it fit, nor do 1,024 of these GPUs: tensor or pipeline parallel may.")
-
-
-def offer(label: str, key: str, together: CombinedLever, what: str, kind: Any = "secondary") -> None:
-    with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"offer_{key}"):
-        st.button(label, key=key, type=kind, on_click=use, args=(together.changes,))
-        st.markdown(
-            say("**{what}**: fits, {size} headroom per GPU", what=what, size=words.gib(together.spare)), width="stretch"
-        )
 
 
 def by_number(answer: Trained) -> None:

@@ -184,7 +184,9 @@ DERIVE = Page(
 VERIFY = Page(
     "evidence/verify.py", Message("Verify"), "fact_check", ("source", "comparison"), old=True, answers_at="report"
 )
-ACCURACY = Page("evidence/accuracy.py", Message("Accuracy"), "target", VERIFY.uses, old=True, answers_at="accuracy")
+ACCURACY = Page(
+    "evidence/accuracy.py", Message("Accuracy"), "target", (*VERIFY.uses, "tab"), old=True, answers_at="accuracy"
+)
 HARDWARE = Page(
     "evidence/hardware.py", Message("Hardware"), "memory", ("source", "gpu", "comparison"), answers_at="hardware"
 )
@@ -341,7 +343,9 @@ def unknown(name: str, engine: str) -> Message:
     """Why a name means nothing here."""
     if any(name in kind.options_type.model_fields for kind in ENGINES.values()):
         return Message("{name} has no effect with {engine}", name=name, engine=ENGINES[engine].title)
-    return Message("this model has no such setting")
+    if name in CONTROLS:
+        return Message("this model has no such setting")
+    return Message("no page has a parameter of this name")
 
 
 def encode(scenario: Scenario, page: Page, *, for_programs: bool = False) -> dict[str, str]:

@@ -356,8 +356,9 @@ class EfficiencyChoice(Frozen):
     )
 
 
-Tab = Literal["gpus", "length", "step", "tensors", "number"]
-"""Sections below an answer: against each GPU, over the length, over the step, weight by weight, by number of GPUs."""
+Tab = Literal["gpus", "length", "step", "tensors", "number", "memory", "starts", "speed"]
+"""Sections below an answer: against each GPU, over the length, over the step, weight by weight, by number of GPUs; and
+of Accuracy."""
 
 
 class Scenario(Frozen):
@@ -384,6 +385,13 @@ class Scenario(Frozen):
         default=None, examples=["h100-sxm"], description="The GPU whose card is open below the table."
     )
     tab: Tab | None = Field(default=None, description="The section below the answer that is open, if not the first.")
+
+    @property
+    def usual(self) -> "Scenario":
+        """This model with nothing chosen. What is next to it, what is open and the page's own purpose stay."""
+        planning = PlanChoice(purpose=self.planning.purpose)
+        same = {name: getattr(self, name) for name in ("source", "comparison", "opened", "tab")}
+        return Scenario().model_copy(update={"planning": planning, **same})
 
     @property
     def cluster(self) -> Cluster:

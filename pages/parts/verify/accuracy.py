@@ -63,8 +63,7 @@ def scatter(evidence: Accuracy) -> None:
         name, error, source = chosen
         sentence = say("**{name}**: {error}. Source: {source}", name=name, error=words.difference(error), source=source)
         st.info(sentence, icon=":material/link:")
-    heading("Errors of each kind")
-    plot.draw("errors", say("Errors of each kind"), errors(labelled), tabled=True)
+    plot.draw("errors", say("Errors of each kind"), errors(labelled), tabled=True, titled=True)
 
 
 def table(evidence: Accuracy) -> None:

@@ -67,8 +67,7 @@ def draw(evidence: SpeedAccuracy) -> None:
         n=len(evidence.rows),
     )
     kinds(evidence)
-    heading("Errors of each kind")
-    plot.draw("speed_errors", say("Errors of each kind"), errors(evidence), tabled=True)
+    plot.draw("speed_errors", say("Errors of each kind"), errors(evidence), tabled=True, titled=True)
     compared_with_aiconfigurator()
     grouped(say("By engine"), "speed_engines", evidence.by_engine)
     grouped(say("By GPU"), "speed_gpus", evidence.by_gpu)

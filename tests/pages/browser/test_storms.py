@@ -107,6 +107,8 @@ def test_what_else_comes_in_the_middle(readers, address, act):
     page, fresh = readers
     opened(page, address)
     storm(page, presses(Random(3), 20, 15, at(page)), 25)
+    if act == "back":  # before the first answer there is no step in the app to go back, and a new tab would leave it
+        page.wait_for_url(re.compile("num_hidden_layers|hidden_size"), wait_until="commit")
     if act == "preset":
         search(page, "Model", "deepseek v3", "DeepSeek-V3")
     elif act == "reset":
