@@ -292,11 +292,13 @@ class Schedule(NamedTuple):
         alignments: tuple[int, ...],
     ) -> "Schedule":
         """Steps in `order`, some of which `repeats`. `given` tensors are there before them, `fixed` ones to the end."""
-        numbers, last_read = dict[PassTensor, int](), {x.whole or x: step for step in order for x in step.reads}
+        numbers: dict[PassTensor, int] = {}
+        last_read = {x.whole or x: step for step in order for x in step.reads}
         steps: list[PassStep] = [(x.device or 0, numbers.setdefault(x, len(numbers)), (), ()) for x in given]
         parts = [(1, steps)]
         for step in order:
-            last, over = list[int](), list[int]()
+            last: list[int] = []
+            over: list[int] = []
             for x in step.reads:
                 whole = x.whole or x
                 if last_read[whole] is not step or whole.fixed:
