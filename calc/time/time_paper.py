@@ -39,6 +39,10 @@ ROOFLINE = Message(
     "Each kind of work takes as long as its FLOPs or its bytes do, whichever is longer: the roofline. What share of "
     "the printed figures is reached is fitted to measured runs; here are the expected values."
 )
+GENERATION = Message(
+    "A step has g generations. In each, prompts pass in t_prompts; then n_full decode steps of t_full while "
+    "completions wait for a place, and C - 1 of t_last until the longest, of C tokens, is done."
+)
 HEAD = (Message("Part"), Message("Result"), Message("Formula"), Message("With values"))
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
 SHORT = {"bytes": "B", "bytes/s": "B/s", "FLOPs": "FLOPs", "FLOP/s": "FLOP/s"}
@@ -329,6 +333,7 @@ def objective_time_section(speed: ObjectiveSpeed) -> Section:
     return step_section(
         Heading(title=Message("The phases of a step")),
         PaperTable(head=HEAD, rows=tuple(phase_rows(speed))),
+        *([] if speed.engine is None else [GENERATION]),
         *speed.assumptions(),
         Heading(title=Message("The update: a micro-batch, forward and backward, and all of them")),
         *passed(derive_step(speed.update)),

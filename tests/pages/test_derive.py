@@ -68,8 +68,9 @@ def test_every_engine_has_its_lines():
 def test_the_seconds_of_generation():
     app = page("derive", model="Qwen/Qwen3-0.6B", gpu="h100-sxm", method="grpo", rollout="colocated")
     written = "\n".join(texts(app.markdown))
-    seconds = r"\left(t_{\mathrm{prompts}} + \left(C - 1\right) \cdot t_{\mathrm{decode}}\right)"
-    assert rf"g \cdot w \cdot {seconds}" in written
+    seconds = r"\left(t_{\mathrm{prompts}} + \left(C - 1\right) \cdot t_{\mathrm{last}}\right)"
+    assert rf"g \cdot {seconds}" in written
+    assert "A step has g generations." in written
 
 
 def test_a_figure_leads_to_its_line():

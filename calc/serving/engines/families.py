@@ -42,6 +42,9 @@ def undivided(engine: str, title: str, model: Architecture, layout: Layout, rank
     if layout.pp > 1 and family in rules.get("one_stage", ()):
         sentence = "{engine}'s class of {family} does not run on pipeline stages (pp)."
         yield Refusal(Message(sentence, engine=title, family=family), "pp", [1])
+    if layout.pp > 1 and model.tied and model.model_type in rules.get("tied_on_one_stage", ()):
+        sentence = "{engine}'s class of {family} has no head on the last pipeline stage (pp) where it is the embedding."
+        yield Refusal(Message(sentence, engine=title, family=family), "pp", [1])
     if layout.tp > 1 and family in rules.get("one_rank", ()):
         sentence = "{engine}'s class of {family} does not divide over tensor-parallel ranks (tp)."
         yield Refusal(Message(sentence, engine=title, family=family), "tp", [1])

@@ -525,12 +525,18 @@ def test_embeddings_that_every_rank_holds_whole(model, tp, rows):
         pytest.param({"model_type": "nanochat"}, Layout(pp=2), "pipeline stages (pp)", id="one for ranks alone"),
         pytest.param({"model_type": "nanochat"}, Layout(tp=2), None, id="ranks"),
         pytest.param({"model_type": "smollm3"}, Layout(pp=2), None, id="both"),
+        pytest.param(
+            "meta-llama/Llama-3.2-3B", Layout(pp=2), "no head on the last pipeline stage", id="llama.py: tied"
+        ),
+        pytest.param("meta-llama/Llama-3.1-8B", Layout(pp=2), None, id="llama.py: a head of its own"),
+        pytest.param("Qwen/Qwen3-0.6B", Layout(pp=2), None, id="qwen3.py: tied, a head of its own on the last"),
         pytest.param({"model_type": "phi3small"}, Layout(tp=16), "8 do not divide over 16", id="phi3_small.py: assert"),
     ],
 )
 def test_layouts_that_a_class_does_not_divide(config, layout, said):
     """models/transformers.py: `divide(num_kv_heads, tp_size)`; ValueErrors "does not support tensor parallel yet!" and
-    "does not support pipeline parallel yet!", by the configs of transformers 5.19, which 0.5.23 installs."""
+    "does not support pipeline parallel yet!", by the configs of transformers 5.19, which 0.5.23 installs. llama.py:
+    `lm_head = self.model.embed_tokens`, which is a PPMissingLayer on the last rank."""
     architecture = Architecture.from_config(models()[config].config if isinstance(config, str) else config)
     refused = [str(refusal.message) for refusal in SGLang().layout_refusals(architecture, Precision(), layout)]
     assert refused == [] if said is None else any(said in message for message in refused)
