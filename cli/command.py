@@ -18,8 +18,8 @@ from calc.serving.engines.engine import Engine
 from calc.serving.engines.launch import LOCAL
 from calc.text import MAX_CHARACTERS, parse_config, parse_value
 from calc.time import StepComparison, compared_steps
+from calc.time.report import time_report
 from calc.time.step_report import step_time_of
-from calc.time.time_report import time_report
 from calc.training import CombinedLever
 from cli.options import (
     Parser,

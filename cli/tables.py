@@ -7,9 +7,9 @@ from calc import Layout, Report, TrainingReport
 from calc.errors import printable
 from calc.serving.levers import layout_label
 from calc.time import ComparedStep, Estimate, StepComparison
-from calc.time.objective_time import ObjectiveTime
+from calc.time.objective import ObjectiveTime
+from calc.time.report import TimeReport
 from calc.time.step_report import TrainingTimeReport
-from calc.time.time_report import TimeReport
 from calc.training import PHASE_NAMES, CombinedLever, RolloutReport
 from calc.units import GIB, four_digits
 

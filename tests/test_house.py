@@ -131,7 +131,7 @@ def test_one_module_touches_the_query_string():
 
 FACADES = ("calc.design", "calc.formats", "calc.hardware", "calc.serving", "calc.time", "calc.training", "calc.verify")
 SUBJECTS = ("calc.serving.comparison", "calc.serving.derivation", "calc.serving.engines", "calc.time.local")
-SUBJECTS += ("calc.serving.shared_gpus", "calc.time.time_paper", "calc.verify.logs", "calc.formats.stored")
+SUBJECTS += ("calc.serving.shared_gpus", "calc.time.paper", "calc.verify.logs", "calc.formats.stored")
 """Modules that a facade names as places of their own."""
 
 

@@ -28,7 +28,7 @@ from calc.time.fitting import fitting, in_formats
 from calc.time.local import best_file
 from calc.time.plan import Needs
 from calc.time.plan_report import plan_report
-from calc.time.time_report import time_report
+from calc.time.report import time_report
 from calc.time.training_plan import TrainingNeeds, training_plan_report
 from calc.verify.checkpoint import read_safetensors
 from calc.verify.compare import compare

@@ -18,7 +18,7 @@ from calc.hardware.gpus import gpus
 from calc.time.disaggregated import Disaggregated, both_ends
 from calc.time.estimate import End
 from calc.time.roofline import machine
-from calc.time.serving_time import FullServer, Speed
+from calc.time.serving import FullServer, Speed
 
 WHOLE_EXPERTS = "0.5.5.post2"
 """The release of SGLang whose runs are all listed with "tp 1, ep 1": by the list's own comments "DEP4" and "DEP32",

@@ -14,8 +14,8 @@ from calc.model.feedforward import MoE
 from calc.serving.engines import ENGINES
 from calc.serving.kv_cache import bytes_per_token, growth, window_bytes
 from calc.time.estimate import End, Estimate
-from calc.time.serving_time import Speed, largest_share
-from calc.time.time_operations import Forward, decode, prefill
+from calc.time.operations import Forward, decode, prefill
+from calc.time.serving import Speed, largest_share
 from calc.units import GIB
 
 REQUESTS = {

@@ -19,7 +19,7 @@ from benchmarks.accuracy.steps import DATA, row_of, table_head
 from calc import RECIPES, Architecture, Objective, TrainingLayout, TrainingWorkload
 from calc.hardware.gpus import gpus
 from calc.time.estimate import End, Estimate
-from calc.time.objective_time import ObjectiveSpeed
+from calc.time.objective import ObjectiveSpeed
 from calc.training import Colocation, RolloutPhaseName, Training, TrainingScenario
 from presets import models
 

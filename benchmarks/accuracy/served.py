@@ -21,7 +21,7 @@ from calc.formats import CacheFormat, WeightFormat, native
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import gpus
 from calc.time.estimate import ENDS, Estimate
-from calc.time.serving_time import FullServer, Speed
+from calc.time.serving import FullServer, Speed
 
 ROWS = Path(__file__).parents[3] / "shared" / "truth" / "served.json"
 DRAWN = {"uniform 0.8-1": 0.9}

@@ -13,9 +13,9 @@ from calc.formats.stored import StoredAs, stored
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import gpus
 from calc.serving.engines import ENGINES
+from calc.time.operations import demand
 from calc.time.roofline import machine, sharing
-from calc.time.serving_time import Speed
-from calc.time.time_operations import demand
+from calc.time.serving import Speed
 from presets import models
 
 

@@ -23,8 +23,8 @@ from benchmarks.accuracy.write_speed import rows_of
 from calc import Layout
 from calc.model.feedforward import MoE
 from calc.time.estimate import End, Estimate
-from calc.time.serving_time import FullServer, Speed
-from calc.time.training_time import training_speed
+from calc.time.serving import FullServer, Speed
+from calc.time.training import training_speed
 from calc.training import TrainingLayout, TrainingScenario, TrainingWorkload
 from pages.parts.verify.evidence import SPEEDS
 

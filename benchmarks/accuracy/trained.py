@@ -18,7 +18,7 @@ from calc import Architecture
 from calc.errors import ConfigError
 from calc.hardware.gpu import GPU
 from calc.hardware.gpus import gpus
-from calc.time.training_time import training_speed
+from calc.time.training import training_speed
 from calc.training import Products, Recompute, TrainingLayout, TrainingScenario, TrainingWorkload
 
 ROWS = Path(__file__).parents[3] / "shared" / "truth" / "trained.json"

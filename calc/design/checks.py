@@ -8,7 +8,7 @@ from calc.hardware.division import undivided
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
 from calc.model.tensor import Tensor
-from calc.time.time_operations import is_multiplied
+from calc.time.operations import is_multiplied
 
 LINE = 64
 """Elements of 16 bits in the 128 bytes that an A100's or H100's tensor cores like to be fed."""

@@ -8,7 +8,7 @@ from calc.families import override
 from calc.formats import Precision
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-from calc.time.time_operations import decode, demand
+from calc.time.operations import decode, demand
 
 Measure = Callable[[Architecture], int]
 

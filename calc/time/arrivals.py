@@ -16,7 +16,7 @@ import numpy as np
 from calc.errors import Frozen
 from calc.time.arrays import Array, Indices, number
 from calc.time.roofline import Timed
-from calc.time.serving_time import FullServer
+from calc.time.serving import FullServer
 
 UTILIZATION = 0.95
 """Share of the most that a server can do up to which it is planned: beyond, waits grow without bound."""

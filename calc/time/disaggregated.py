@@ -18,11 +18,11 @@ from calc.serving.engines import ENGINES
 from calc.time.arrays import Array, number
 from calc.time.arrivals import UTILIZATION, Percentiles, Waits
 from calc.time.estimate import ENDS, End, Estimate
+from calc.time.operations import PassPart
 from calc.time.plan import Candidates, Needs, Plan, Search, last_in_time, littles_law
 from calc.time.roofline import seconds_by_bound
 from calc.time.room import FittingRows
-from calc.time.serving_time import FullServer, Speed
-from calc.time.time_operations import PassPart
+from calc.time.serving import FullServer, Speed
 
 NEWTON_STEPS = 30
 """Steps in which a root is exact."""

@@ -21,7 +21,7 @@ from calc.serving.workload import Workload
 from calc.time.arrays import Array, read_only
 from calc.time.cluster import USUAL
 from calc.time.roofline import Machine, machine
-from calc.time.serving_time import Speed, speed_on
+from calc.time.serving import Speed, speed_on
 
 MAPPED = tuple(name for name, engine in ENGINES.items() if engine.sequences_option is not None)
 """Engines that allocate at start: those whose room is known before requests come."""

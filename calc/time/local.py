@@ -33,10 +33,10 @@ from calc.serving.verdict import max_context
 from calc.serving.workload import Workload
 from calc.time.efficiency import Conditions, row
 from calc.time.estimate import End, Estimate
+from calc.time.operations import Demand, Forward, decode, demand
 from calc.time.origin import COMPUTED, Origin, origin
 from calc.time.roofline import Machine, Timed, bus_gb_s, machine, timed
-from calc.time.serving_time import Speed, chunked, halfway, speed_on, total_parts, windows_of
-from calc.time.time_operations import Demand, Forward, decode, demand
+from calc.time.serving import Speed, chunked, halfway, speed_on, total_parts, windows_of
 from calc.units import GIB, MIB
 
 WhereRun = Literal["gpu", "experts", "layers", "host", "nowhere"]

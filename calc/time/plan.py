@@ -32,7 +32,7 @@ from calc.time.cluster import USUAL, Cluster
 from calc.time.origin import Origin, origin
 from calc.time.roofline import BOUNDS, Bound, Cards, seconds_by_bound, sharing
 from calc.time.room import FittingRows, KVRoom, Shards, accepted_formats, layouts_by_format
-from calc.time.serving_time import FullServer, Speed
+from calc.time.serving import FullServer, Speed
 from calc.units import GIB
 
 BATCHES = (1, 4, 8, 16, 32, 64, 128, 256, 512, 1024)

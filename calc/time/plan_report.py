@@ -29,9 +29,9 @@ from calc.time.efficiency import EfficiencyRow, deciding_rows
 from calc.time.estimate import End, Estimate
 from calc.time.plan import HOUR, Needs, Plan, Search
 from calc.time.prices import Price, prices
+from calc.time.report import OperationTime, by_operation
 from calc.time.roofline import Timed, kind_of, sharing
-from calc.time.serving_time import FullServer
-from calc.time.time_report import OperationTime, by_operation
+from calc.time.serving import FullServer
 
 # Ranges, and the frontier
 

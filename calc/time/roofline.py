@@ -25,7 +25,7 @@ from calc.time.efficiency import (
 )
 from calc.time.estimate import End
 from calc.time.figures import Symbol, symbols_of
-from calc.time.time_operations import Demand, Operation, What
+from calc.time.operations import Demand, Operation, What
 
 Work = What | Literal["communication", "host", "elementwise", "unpacking", "softmax"]
 Bound = Literal["compute", "bandwidth", "link", "host"]

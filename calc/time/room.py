@@ -23,7 +23,7 @@ from calc.serving.engines.sizes import GPUAtStart, LaidOut, Limits, Stage
 from calc.serving.weighing import ENDS, OutsideLayers, RankWeights, Weighing
 from calc.serving.workload import Workload
 from calc.time.arrays import Array, Flags, Indices, first_equal
-from calc.time.time_operations import Demand, Routing, computed, demand, routing, unrolled
+from calc.time.operations import Demand, Routing, computed, demand, routing, unrolled
 
 STAGES = (1, 2, 3, 4, 6, 8, 16)
 """Pipeline stages that are tried."""

@@ -8,8 +8,8 @@ from calc.hardware.gpu import GPU
 from calc.model.architecture import Architecture
 from calc.time.cluster import USUAL, Cluster
 from calc.time.estimate import Estimate
-from calc.time.objective_time import ObjectiveSpeed, ObjectiveTime
-from calc.time.training_time import StepOperation, TrainingSpeed, TrainingTime, step_operations, training_speed
+from calc.time.objective import ObjectiveSpeed, ObjectiveTime
+from calc.time.training import StepOperation, TrainingSpeed, TrainingTime, step_operations, training_speed
 from calc.training import Phase, RolloutPhaseName, Training, TrainingReport, TrainingScenario, TrainingVerdict
 
 

@@ -17,7 +17,7 @@ from calc.hardware.mig import unjoined
 from calc.hardware.solver import largest
 from calc.model.architecture import Architecture
 from calc.time.cluster import USUAL, Cluster
-from calc.time.training_time import Campaign, RankDemands, TrainingSpeed, TrainingTime, training_speed
+from calc.time.training import Campaign, RankDemands, TrainingSpeed, TrainingTime, training_speed
 from calc.training import (
     RECIPES,
     ROUNDS,

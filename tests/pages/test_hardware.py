@@ -7,7 +7,7 @@ from calc import Architecture, Layout, Precision
 from calc.hardware.engine_rules import runs
 from calc.serving import MOST_TOKENS
 from calc.serving.engines import ENGINES
-from calc.time.time_report import operating_points
+from calc.time.report import operating_points
 from pages.parts.outputs import charts
 from pages.parts.outputs import fitted as map_of_rows
 from pages.parts.state import fitted, query

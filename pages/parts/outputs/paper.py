@@ -17,7 +17,7 @@ from calc.model.formula import Formula, grouped, latex_lines, number
 from calc.model.paper import Anchor, Cell, Code, Equation, Exact, Heading, Item, PaperTable, Section
 from calc.serving.derivation import ServingPaper, rules
 from calc.serving.engines import ENGINES
-from calc.time.time_paper import objective_time_section, step_time_section, time_section
+from calc.time.paper import objective_time_section, step_time_section, time_section
 from calc.training import training_section
 from pages.parts import words
 from pages.parts.screen import paragraph

@@ -6,7 +6,7 @@ from calc import Architecture, ConfigError, Layout, Workload, report, training_r
 from calc.hardware.gpus import gpus
 from calc.serving import laid_out_report
 from calc.serving.engines import ENGINES
-from calc.time.time_report import time_report
+from calc.time.report import time_report
 from calc.units import GIB
 from presets import models
 

@@ -11,7 +11,7 @@ from benchmarks.accuracy.speed_cases import speed_of
 from calc import Architecture, Layout, Precision
 from calc.hardware.gpus import gpus
 from calc.time.arrivals import Arrivals, closed_loop_spread
-from calc.time.serving_time import FullServer
+from calc.time.serving import FullServer
 from presets import models
 
 PROMPT, OUTPUT, MOST = 1024, 256, 64

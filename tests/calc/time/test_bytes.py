@@ -8,7 +8,7 @@ from calc import Architecture, Layout, Precision, Workload, report
 from calc.serving.engines import ENGINES
 from calc.serving.engines.sglang.engine import SGLang
 from calc.serving.engines.sglang.options import SGLangOptions
-from calc.time.time_operations import decode, demand, touched
+from calc.time.operations import decode, demand, touched
 from presets import models
 
 MODELS = [

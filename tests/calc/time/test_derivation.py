@@ -12,9 +12,9 @@ from calc.serving.engines import ENGINES
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.memory import Serving
 from calc.time.figures import TimeStep
-from calc.time.time_paper import PassDerivation, ServingDerivations, derive_step
-from calc.time.time_report import time_report
-from calc.time.training_time import training_speed
+from calc.time.paper import PassDerivation, ServingDerivations, derive_step
+from calc.time.report import time_report
+from calc.time.training import training_speed
 from calc.training import TrainingLayout, TrainingScenario, TrainingWorkload
 from presets import models
 

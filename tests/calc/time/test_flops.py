@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from calc import Architecture, Layout, Precision
-from calc.time.time_operations import Demand, Forward, PassPart, decode, demand, prefill, unrolled
+from calc.time.operations import Demand, Forward, PassPart, decode, demand, prefill, unrolled
 from presets import models
 from tests import load
 

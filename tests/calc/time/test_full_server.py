@@ -15,7 +15,7 @@ from benchmarks.accuracy.speed_cases import speed_of
 from calc import Architecture, Layout, Precision
 from calc.hardware.gpus import gpus
 from calc.time.estimate import ENDS
-from calc.time.serving_time import FullServer
+from calc.time.serving import FullServer
 from presets import models
 
 SAMPLE = Path(__file__).parents[2] / "data" / "served.json"

@@ -11,8 +11,8 @@ from calc.serving.engines.llamacpp.placement import Placement
 from calc.serving.memory import Serving
 from calc.time import reply
 from calc.time.local import OffloadSpeed, best_file, file_of, run
-from calc.time.serving_time import speed_on
-from calc.time.time_operations import prefill
+from calc.time.operations import prefill
+from calc.time.serving import speed_on
 from calc.units import GIB
 from pages.parts.verify.speeds import offloaded as shown
 from presets import gpus, models

@@ -20,9 +20,9 @@ from calc.time.fitting import fitting, in_formats
 from calc.time.plan import BATCHES, Needs, Search
 from calc.time.plan_report import cannot_keep_up, frontier, plan_report, sensitivity
 from calc.time.prices import price_of, prices
+from calc.time.report import reply, time_report
 from calc.time.room import layouts_by_format
-from calc.time.serving_time import speed_on
-from calc.time.time_report import reply, time_report
+from calc.time.serving import speed_on
 from presets import models
 from tests.structures import generating, mark
 

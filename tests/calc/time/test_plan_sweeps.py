@@ -13,7 +13,7 @@ from calc.serving.memory import MOST_TOKENS, Serving
 from calc.serving.verdict import max_batch
 from calc.time.fitting import MAPPED, fitting, in_formats
 from calc.time.plan import Needs, Search
-from calc.time.time_report import reply
+from calc.time.report import reply
 from presets import models
 from tests import SAMPLED
 from tests.structures import generating, mark, swept

@@ -12,7 +12,7 @@ from calc.serving.memory import Serving
 from calc.time.fitting import fitting, in_formats
 from calc.time.plan import Needs, Search
 from calc.time.plan_report import plan_report
-from calc.time.time_report import operating_points
+from calc.time.report import operating_points
 from presets import models
 
 POSITIONS = {"openai-community/gpt2": 1024, "bigcode/gpt_bigcode-santacoder": 2048, "bigcode/starcoder": 8192}

@@ -13,8 +13,8 @@ from calc.hardware.parallel import Layout
 from calc.serving.engines import ENGINES
 from calc.serving.engines.launch import ServerStart
 from calc.serving.engines.llamacpp.options import LlamaCppOptions
-from calc.time.serving_time import Speed
-from calc.time.time_operations import prefill
+from calc.time.operations import prefill
+from calc.time.serving import Speed
 from presets import models
 
 LLAMA_3_8B = Architecture.from_config(models()["meta-llama/Llama-3.1-8B"].config)

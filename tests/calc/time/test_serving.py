@@ -20,10 +20,10 @@ from calc.serving.memory import Serving
 from calc.time.cluster import USUAL
 from calc.time.efficiency import Conditions, efficiency, rows
 from calc.time.estimate import ENDS, Estimate
+from calc.time.operations import Forward, PassPart, decode, prefill
+from calc.time.report import time_report
 from calc.time.roofline import product_dtype
-from calc.time.serving_time import FullServer, Speed, accepted_tokens, speed_on
-from calc.time.time_operations import Forward, PassPart, decode, prefill
-from calc.time.time_report import time_report
+from calc.time.serving import FullServer, Speed, accepted_tokens, speed_on
 from presets import models
 
 

@@ -11,7 +11,7 @@ from benchmarks.accuracy.trained import predicted
 from calc import Architecture
 from calc.hardware.gpus import gpus
 from calc.time.cluster import Cluster
-from calc.time.training_time import TrainingSpeed, training_speed
+from calc.time.training import TrainingSpeed, training_speed
 from calc.training import TrainingLayout, TrainingScenario, TrainingWorkload
 from presets import models
 

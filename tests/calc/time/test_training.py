@@ -4,7 +4,7 @@ import pytest
 
 from calc import Architecture
 from calc.hardware.gpus import gpus
-from calc.time.training_time import TrainingSpeed, step_operations, training_speed
+from calc.time.training import TrainingSpeed, step_operations, training_speed
 from calc.training import TrainingLayout, TrainingScenario, TrainingWorkload
 from presets import models
 

@@ -5,8 +5,8 @@ import pytest
 from calc import RECIPES, Architecture, ConfigError
 from calc.hardware.gpus import gpus
 from calc.time.cluster import Cluster
+from calc.time.training import training_speed
 from calc.time.training_plan import PIECES, TrainingNeeds, training_plan_report
-from calc.time.training_time import training_speed
 from calc.training import TrainingScenario, TrainingWorkload, training_report
 from cli import main
 from presets import models

@@ -7,7 +7,7 @@ import pytest
 
 from calc import Architecture, ConfigError, TrainingLayout, TrainingWorkload
 from calc.hardware.gpus import gpus
-from calc.time.training_time import step_operations, training_speed
+from calc.time.training import step_operations, training_speed
 from calc.training import TrainingScenario, dot, in_flight, unmodelled
 from calc.training.layout import peak_turns, turns
 from presets import models

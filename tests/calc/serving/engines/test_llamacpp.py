@@ -17,7 +17,7 @@ from calc.serving.engines.llamacpp.placement import Placement
 from calc.serving.engines.llamacpp.slots import COPIES
 from calc.serving.memory import Serving
 from calc.time import cheapest, smallest
-from calc.time.time_report import time_report
+from calc.time.report import time_report
 from calc.units import MIB
 from cli.command import parser, run
 from presets import gpus, models, started

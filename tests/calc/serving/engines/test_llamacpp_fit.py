@@ -11,7 +11,7 @@ from calc.serving.engines.llamacpp.options import LlamaCppOptions
 from calc.serving.levers import levers
 from calc.serving.memory import Serving
 from calc.serving.verdict import ON_HOST, judge
-from calc.time.time_report import reply, time_report
+from calc.time.report import reply, time_report
 from calc.units import GIB, MIB
 from presets import gpus, models
 

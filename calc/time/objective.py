@@ -13,8 +13,8 @@ from calc.model.architecture import Architecture
 from calc.time.cluster import USUAL, Cluster
 from calc.time.estimate import ENDS, End, Estimate
 from calc.time.roofline import bus_gb_s, path_gb_s
-from calc.time.serving_time import Speed, speed_on
-from calc.time.training_time import StepOperation, TrainingSpeed, step_operations, training_speed
+from calc.time.serving import Speed, speed_on
+from calc.time.training import StepOperation, TrainingSpeed, step_operations, training_speed
 from calc.training import Colocated, Colocation, CountedBy, RolloutPhaseName, Training
 
 HOUR = 3600

@@ -17,10 +17,8 @@ from calc.time.cluster import USUAL, Cluster
 from calc.time.efficiency import SHARE_SYMBOLS, efficiency
 from calc.time.estimate import Estimate
 from calc.time.figures import Figure, Figures, Meaning, Symbol, TimeStep, symbols_of
-from calc.time.objective_time import ObjectiveSpeed
-from calc.time.roofline import MACHINE, Timed, kind_of, sharing
-from calc.time.serving_time import chunked, halfway, largest_share, speed_on
-from calc.time.time_operations import (
+from calc.time.objective import ObjectiveSpeed
+from calc.time.operations import (
     Demand,
     Forward,
     PassPart,
@@ -31,7 +29,9 @@ from calc.time.time_operations import (
     summed_over_layers,
     unrolled,
 )
-from calc.time.training_time import TrainingSpeed
+from calc.time.roofline import MACHINE, Timed, kind_of, sharing
+from calc.time.serving import chunked, halfway, largest_share, speed_on
+from calc.time.training import TrainingSpeed
 from calc.training import PHASE_NAMES
 from calc.units import four_digits
 

@@ -6,9 +6,9 @@ from benchmarks.accuracy.rl_times import step_times
 from calc import RECIPES, Architecture, Objective, TrainingLayout, TrainingWorkload, Workload
 from calc.errors import ConfigError
 from calc.hardware.gpus import gpus
-from calc.time.objective_time import ObjectiveSpeed
-from calc.time.time_report import time_report
-from calc.time.training_time import training_speed
+from calc.time.objective import ObjectiveSpeed
+from calc.time.report import time_report
+from calc.time.training import training_speed
 from calc.training import METHODS, Colocation, Training, TrainingScenario
 from presets import models
 

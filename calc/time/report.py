@@ -16,10 +16,10 @@ from calc.serving.verdict import ON_HOST
 from calc.serving.workload import Workload
 from calc.time.cluster import USUAL, Cluster
 from calc.time.estimate import ENDS, End, Estimate
+from calc.time.operations import Forward, prefill
 from calc.time.origin import Origin, origin
 from calc.time.roofline import Bound, Timed, Work, bound_of
-from calc.time.serving_time import Speed, accepted_tokens, halfway, largest_share, speed_on
-from calc.time.time_operations import Forward, prefill
+from calc.time.serving import Speed, accepted_tokens, halfway, largest_share, speed_on
 
 MS = 1000
 RIGHT = (0.6, 0.8)

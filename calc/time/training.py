@@ -24,8 +24,8 @@ from calc.time.efficiency import (
     training_rows,
 )
 from calc.time.estimate import ENDS, End, Estimate
+from calc.time.operations import Demand, Forward, Operation, PassPart, What, demand, touched
 from calc.time.roofline import UNKNOWN_RATE, Bound, Timed, Work, path_gb_s, product_dtype
-from calc.time.time_operations import Demand, Forward, Operation, PassPart, What, demand, touched
 from calc.training import WIDTH, Recipe, Recompute, TrainingLayout, TrainingScenario, TrainingWorkload
 
 MS = 1000

@@ -15,8 +15,8 @@ from calc.serving.workload import Workload
 from calc.time.arrays import any_nonzero, maximum, minimum, where
 from calc.time.cluster import USUAL, Cluster
 from calc.time.estimate import End
+from calc.time.operations import Demand, Forward, PassPart, decode, demand, prefill
 from calc.time.roofline import Machine, Timed, communication, machine, shared_tokens, sharing, timed
-from calc.time.time_operations import Demand, Forward, PassPart, decode, demand, prefill
 
 TimedParts = Sequence[Timed]
 """Parts of a pass's time, where known already; else empty."""

@@ -7,9 +7,9 @@ from calc.hardware.gpus import gpus
 from calc.model.formula import Formula, number, quotient
 from calc.model.paper import Code, PaperTable
 from calc.time.figures import shown
-from calc.time.time_paper import step_time_section, time_section
-from calc.time.time_report import time_report
-from calc.time.training_time import training_speed
+from calc.time.paper import step_time_section, time_section
+from calc.time.report import time_report
+from calc.time.training import training_speed
 from calc.training import TrainingScenario
 from presets import models
 from tests.calc.time.test_derivation import CASES, serving

@@ -3,7 +3,7 @@ bytes that they read and write: weights, cache, and what goes in and out of matr
 rotary embedding, activation functions, softmax and sampling are left out: together less than 1 % of a forward pass, and
 bound by memory.
 
-Figures may be numbers or arrays of them; `calc.time.time_paper` puts symbols in their place.
+Figures may be numbers or arrays of them; `calc.time.paper` puts symbols in their place.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
