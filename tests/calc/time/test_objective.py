@@ -150,9 +150,12 @@ def test_a_mean_that_makes_no_sense_is_said(method, mean, sentence):
 
 def test_stated_steps():
     """NeMo RL's performance summary: none said to be longer, and dense training on H100 right. What generates for the
-    next step while this one trains takes no longer than the step."""
+    next step while this one trains takes no longer than the step. Of the rows that wait for generation, the dense one
+    on GB200 is further off than all others: no source gives the times of its phases."""
     for one in step_times():
-        assert -0.55 < one.error < 0
-        off_policy, h100 = one.row["engine_gpus"] > 0, one.row["gpu"] == "h100-sxm"
-        assert not off_policy or one.phases["rollout"] < one.row["step_s"]
+        row = one.row
+        off_policy, h100 = row["engine_gpus"] > 0, row["gpu"] == "h100-sxm"
+        unexplained = not off_policy and not h100 and row["expert_parallel"] == 1
+        assert (-0.55 if unexplained else -0.4) < one.error < 0
+        assert not off_policy or one.phases["rollout"] < row["step_s"]
         assert not (off_policy and h100) or one.is_inside
