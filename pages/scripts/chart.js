@@ -21,6 +21,20 @@ function library() {
   return window.weighbridgePlotly;
 }
 
+// Above the chart its name, where that heads it, and what each colour stands for.
+function head(parent, { title, figure }) {
+  const above = within(parent, "weighbridge-head");
+  const told = JSON.stringify([title, figure.colors]);
+  if (above.told === told) return;
+  above.told = told;
+  const mark = (color) => Object.assign(element("em"), { style: `background: ${color}` });
+  const keys = figure.colors.map(([color, label]) => element("span", {}, mark(color), label));
+  above.replaceChildren(
+    ...(title ? [element("h2", { className: "weighbridge-title", textContent: title })] : []),
+    ...(keys.length ? [element("div", { className: "weighbridge-keys" }, ...keys)] : []),
+  );
+}
+
 function place(parent, height, label) {
   const chart = within(parent, "weighbridge-chart", () => element("div", { className: "weighbridge-chart", role: "figure" }));
   chart.style.height = `${height}px`;
@@ -226,6 +240,7 @@ addEventListener("beforeprint", () => {
 });
 
 export default function ({ data, parentElement, setStateValue }) {
+  head(parentElement, data);
   const chart = place(parentElement, data.figure.layout.height, [data.label, data.told].filter(Boolean).join(". "));
   chart.path ??= [];
   chart.choose = (point) => setStateValue("point", point);

@@ -85,11 +85,11 @@ class Figure(NamedTuple):
 
 def draw_figures(figures: Iterable[Figure]) -> None:
     """The numbers that decide, in one row below the title."""
-    cells = "".join(
+    cells = [
         f"<div><b>{escape(figure.value)}</b><span>{escape(figure.label)}</span><small>{escape(figure.span)}</small></div>"
         for figure in figures
-    )
-    st.html(f'<div class="weighbridge-facts">{cells}</div>')
+    ]
+    st.html(f'<div class="weighbridge-facts{" four" if len(cells) == 4 else ""}">{"".join(cells)}</div>')
 
 
 def rate(label: str, estimate: Estimate) -> Figure:

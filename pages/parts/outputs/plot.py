@@ -3,18 +3,12 @@
 Streamlit's own Plotly element brings three times as many bytes and draws before the numbers are on screen.
 """
 
-from html import escape
 from typing import Any
 
-import streamlit as st
-
 from pages.parts.outputs import scripts
-from pages.parts.outputs.bar import keys
 from pages.parts.words import percent, say
 
 CHART = scripts.element("weighbridge_chart", "chart.js")
-TABLE = 30
-"""Pixels of the line with its figures: as files, and in the chart's place, as a table."""
 
 
 def draw(
@@ -31,21 +25,17 @@ def draw(
     `rows`, with their head, are what its table and files hold in place of all its points. With a tree it is a pie whose
     slices can be looked into. Returns the `customdata` of the point that was clicked, where the figure has
     `clickmode`."""
-    head = f'<h2 class="weighbridge-title">{escape(label)}</h2>' if titled else ""
-    legend = keys(figure["colors"]) if figure["colors"] else ""
-    if head or legend:
-        st.html(head + legend)
     clicked = CHART(
         key=key,
         data={
             "label": label,
+            "title": label if titled else None,
             "told": largest_slice(tree) if tree else span(figure),
             "table": None if tabled else say("As a table"),
             "figure": figure,
             "tree": tree,
             "file": rows,
         },
-        height=figure["layout"]["height"] + TABLE,
         on_point_change=lambda: None,
     )
     return clicked.point
