@@ -261,15 +261,17 @@ def timeline(answer: Trained) -> None:
     """Each phase of the step at its peak, the largest marked, and the derivation of each."""
     report, step = answer.report, TrainingDerivations(answer)
     if answer.rollout is not None:
-        bars = charts.rollout_bars(answer.rollout)
-        plot.draw("rollout_phases", say("Trainer and engine in each phase"), bars, titled=True)
+        peak, title = answer.rollout.peak, say("Trainer and engine in each phase")
+        both = {words.phase(phase.name, peak): charts.rollout_memory(phase) for phase in answer.rollout.phases}
+        plot.draw("rollout_phases", title, charts.step_bars(both, say("Phase of the step")), titled=True)
         caption("Below, the trainer alone.")
     caption(PEAKS[report.memory.moment])
-    plot.draw("phases", say("Memory vs. phase of the step"), charts.phase_bars(report))
+    names = {phase: words.phase(phase, report.memory.moment) for phase in report.phases}
+    peaks = {names[phase]: peak.memory for phase, peak in report.phases.items()}
+    plot.draw("phases", say("Memory vs. phase of the step"), charts.step_bars(peaks, say("Phase of the step")))
     caption("What is alive in each phase, by formula:")
     with st.container(horizontal=True, gap="xsmall", key="phase_derivations"):
-        for phase in report.phases:
-            name = words.phase(phase, report.memory.moment)
+        for phase, name in names.items():
             derivation(f"phase_{phase}", name, partial(step.phase, phase), label=name)
 
 
