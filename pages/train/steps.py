@@ -45,7 +45,6 @@ def table(answer: Stepped, gpu: str) -> None:
     """A column for each step; what differs from the first is marked."""
     columns = answer.complete
     steps, first = [column.step for column in columns], columns[0].step
-    peaks = [*words.PHASES.items(), *words.ROLLOUT_PHASES.items()]
 
     def row(label: str, text: Callable[[ComparedStep], str]) -> list[str]:
         return [label, *map(text, steps)]
@@ -75,7 +74,7 @@ def table(answer: Stepped, gpu: str) -> None:
     rows += [
         row(gpu, lambda step: badge(step.verdict.verdict)),
         sizes(say("Memory per GPU"), [step.verdict.required for step in steps]),
-        row(say("Peak"), lambda step: say(next(phase for name, phase in peaks if name == step.peak))),
+        row(say("Peak"), lambda step: say(words.EVERY_PHASE[step.peak])),
         *(sizes(say(name), [step.phases.get(phase) for step in steps]) for phase, name in words.PHASES.items()),
     ]
     if any(step.rollout for step in steps):

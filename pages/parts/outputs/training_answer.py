@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import streamlit as st
 
-from calc import GPU, TrainingLayout
+from calc import TrainingLayout
 from calc.errors import Message
 from calc.hardware import find_gpu
 from calc.time import least_price, price_of
@@ -25,6 +25,7 @@ from pages.parts.outputs.gpu_rows import MARKS, cards_or_table, verdict_table
 from pages.parts.outputs.tables import Column
 from pages.parts.screen import caption, offer, paragraph, quiet_button, small_table
 from pages.parts.state.scenario import places
+from pages.parts.state.trained_as import DEGREES
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Trained
 from pages.parts.words import say
@@ -58,24 +59,14 @@ def finders(answer: Trained) -> None:
     """The smallest and the cheapest GPU of the catalogue on which the step fits as it is laid out, each one click."""
     if not answer.able:
         return
-    smallest, cheapest = answer.able[0], least_price(answer.able)
+    smallest, cheapest, count = answer.able[0].id, least_price(answer.able), answer.report.scenario.layout.gpus
     with st.container(horizontal=True, gap="small", key="finders"):
-        label = say("Smallest that fits: {gpus}", gpus=several(answer, smallest))
-        quiet_button(label, "smallest", "compress", only, smallest)
+        label = say("Smallest that fits: {gpus}", gpus=words.on_gpus(smallest, count))
+        quiet_button(label, "smallest", "compress", partial(change, gpu=(smallest,)))
         if cheapest is not None:
-            usd = words.dollars(answer.report.scenario.layout.gpus * (price_of(cheapest.id) or 0))
-            label = say("Cheapest: {gpus}, {usd} per hour", gpus=several(answer, cheapest), usd=usd)
-            quiet_button(label, "cheapest", "payments", only, cheapest)
-
-
-def several(answer: Trained, gpu: GPU) -> str:
-    """Number and name of the step's GPUs."""
-    count = answer.report.scenario.layout.gpus
-    return gpu.name if count == 1 else f"{count:,} × {gpu.name}"
-
-
-def only(gpu: GPU) -> None:
-    change(gpu=(gpu.id,))
+            usd = words.dollars(count * (price_of(cheapest.id) or 0))
+            label = say("Cheapest: {gpus}, {usd} per hour", gpus=words.on_gpus(cheapest.id, count), usd=usd)
+            quiet_button(label, "cheapest", "payments", partial(change, gpu=(cheapest.id,)))
 
 
 def generation(rollout: RolloutReport, focus: TrainingVerdict) -> None:
@@ -104,10 +95,8 @@ def other_share(rollout: RolloutReport) -> None:
     low, high = rollout.share_low, rollout.share_high
     if low is None or high < low or rollout.engine_share == high:
         return
-    text, label = (
-        say("**{share:.2f}** of the GPU for the engine", share=high),
-        say("Use {value}", value=words.value(high)),
-    )
+    text = say("**{share:.2f}** of the GPU for the engine", share=high)
+    label = say("Use {value}", value=words.value(high))
     offer(text, label, "engine_share_high", use, {"engine_share": high}, type="primary")
 
 
@@ -130,9 +119,8 @@ def share_of(rollout: RolloutReport) -> str:
 
 def spelled(layout: TrainingLayout) -> str:
     """Degrees, and how much is sharded."""
-    degrees = (f"{name.upper()} {getattr(layout, name):,}" for name in ("tp", "pp", "vp", "dp", "ep", "cp"))
-    some = [text for text in degrees if not text.endswith(" 1")]
-    return ", ".join([*some, f"ZeRO-{layout.zero}"] if layout.zero else some)
+    degrees = [f"{name.upper()} {n:,}" for name in DEGREES if (n := getattr(layout, name)) > 1]
+    return ", ".join([*degrees, f"ZeRO-{layout.zero}"] if layout.zero else degrees)
 
 
 def offers(answer: Trained, focus: TrainingVerdict) -> None:
