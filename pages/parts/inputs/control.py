@@ -42,10 +42,10 @@ def control(place: Place, error: ConfigError | None, usual: Any = None, label: s
     faults(error, place)
 
 
-def faults(error: ConfigError | None, place: Place) -> None:
-    """The error of a field, below its control."""
+def faults(error: ConfigError | None, place: Place, take: Take | None = None) -> None:
+    """The error of a field, below its control; `take` sets more than the field."""
     if error is not None and error.field == place.name:
-        explain(error, lambda near: change({place: near}))
+        explain(error, take or (lambda near: change({place: near})))
 
 
 def labelled(place: Place, label: str | None = None) -> dict[str, Any]:
@@ -181,7 +181,7 @@ def drawer(label: str, key: str, icon: str | None = None, opened: bool = False) 
         yield bool(container.open)
 
 
-def control_drawer(label: str, key: str, places: Iterable[Place], error: ConfigError | None) -> None:
+def controls_in_drawer(label: str, key: str, places: Iterable[Place], error: ConfigError | None) -> None:
     """Controls in a drawer, which opens where something is wrong with one of them."""
     shown = list(places)
     with drawer(label, key, opened=concerns(error, {place.name for place in shown})) as is_open:

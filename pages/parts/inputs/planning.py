@@ -9,17 +9,7 @@ from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
 from calc.hardware import find_gpu
 from calc.serving.engines import ENGINES
 from calc.time import MAPPED, PLANNED, price_of
-from pages.parts.inputs.control import (
-    choose,
-    concerns,
-    control,
-    control_drawer,
-    drawer,
-    explain,
-    faults,
-    labelled,
-    within,
-)
+from pages.parts.inputs.control import choose, concerns, control, controls_in_drawer, drawer, faults, labelled, within
 from pages.parts.inputs.control import number as control_number
 from pages.parts.screen import caption, paragraph
 from pages.parts.state.planned import Planned, TrainingPlanned, chosen_on_weigh, own_gpus, training_candidates
@@ -123,8 +113,8 @@ def engine(answer: Planned) -> None:
         if not is_open:
             return
         engine_choice(answer.scenario)
-        if error is not None and error.field == "engine":
-            explain(error, lambda near: change(serving=planning.with_engine(near)))
+        engines = places(("serving",))["engine"]
+        faults(error, engines, lambda near: change(serving=planning.with_engine(near)))
         place = known["prefix_share"]
         limits, now = within(0, 0.99, place.of(answer.scenario))
         st.number_input(step=0.05, format="%g", **labelled(place), **limits, **bind(place, value=now))
@@ -194,7 +184,7 @@ def training_run(answer: TrainingPlanned) -> None:
     for name in ("tokens", *QUESTION, "micro_batch"):
         faults(answer.error, known[name])
     details = [known[name] for name in ("optimizer", "recipe")]
-    control_drawer(say("Optimizer and precision"), "run_drawer", details, answer.error)
+    controls_in_drawer(say("Optimizer and precision"), "run_drawer", details, answer.error)
 
 
 def tokens(place: Place) -> None:

@@ -9,7 +9,7 @@ from calc import ConfigError, Range
 from calc.formats import GGUF, LABELS, WeightFormat
 from calc.serving.engines import ENGINES
 from pages.parts import words
-from pages.parts.inputs.control import concerns, control, control_drawer, default, drawer, ranged, reset
+from pages.parts.inputs.control import concerns, control, controls_in_drawer, default, drawer, ranged, reset
 from pages.parts.inputs.second_model import drafts, second_model
 from pages.parts.state.scenario import Place, places
 from pages.parts.state.weighed import Answer, Weighed
@@ -30,7 +30,7 @@ def spread(answer: Weighed) -> None:
             else say("Layout: {layout}, the best one", layout=chosen)
         )
     degrees = [place for place in of_serving(answer).values() if "layout" in place.path]
-    control_drawer(say("Layout by hand"), "layout_drawer", degrees, answer.error)
+    controls_in_drawer(say("Layout by hand"), "layout_drawer", degrees, answer.error)
     reset("layout", degrees)
 
 

@@ -9,7 +9,7 @@ from calc import RECIPES
 from calc.formats import WEIGHT_FORMATS, WeightFormat
 from calc.training import METHODS, TRAINERS, Colocation, LogProbs, TrainingMethod, usual_overhead, usual_reference
 from pages.parts import words
-from pages.parts.inputs.control import concerns, control, control_drawer, drawer, help_of
+from pages.parts.inputs.control import concerns, control, controls_in_drawer, drawer, help_of
 from pages.parts.inputs.second_model import second_model, teachers
 from pages.parts.inputs.serving import format_label, ranges
 from pages.parts.screen import caption, paragraph
@@ -128,7 +128,7 @@ def details(answer: Trained) -> None:
     if answer.scenario.training.loss_method is not None:
         seen |= TRANSFORMERS_LOSS
     rest = [place for place in places(("training",)).values() if "workload" in place.path and place.name not in seen]
-    control_drawer(say("Kernels and loss"), "details_drawer", rest, answer.error)
+    controls_in_drawer(say("Kernels and loss"), "details_drawer", rest, answer.error)
 
 
 def overhead(answer: Trained) -> None:
@@ -235,7 +235,7 @@ def engine_details(answer: Trained) -> None:
         rest = [name for name in rest if name != "shared_weights" or concerns(answer.error, {name})]
     if choice.rollout == "server":
         rest = [name for name in rest if name not in ON_THESE_GPUS or concerns(answer.error, {name})]
-    control_drawer(say("Engine and host memory"), "rollout_drawer", map(known.__getitem__, rest), answer.error)
+    controls_in_drawer(say("Engine and host memory"), "rollout_drawer", map(known.__getitem__, rest), answer.error)
 
 
 SECTIONS = (step, loss, spread, details, overhead)

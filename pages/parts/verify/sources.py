@@ -1,9 +1,8 @@
 """Our list against a real checkpoint, a reader's own measurement and every published total: where each comes from, and
 how the two compare."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
-from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
@@ -227,10 +226,7 @@ def differences(compared: Comparison) -> None:
 
 
 def all_presets() -> None:
-    presets = [(preset, preset.published) for preset in models().values()]
-    rows = [
-        preset_row(preset, published, totals()[preset.id]) for preset, published in presets if published is not None
-    ]
+    rows = [preset_row(preset, preset.published) for preset in models().values() if preset.published is not None]
     agreeing = sum(row["difference"] == 0 for row in rows)
     st.metric(
         say("Presets whose published total is met to the last parameter"),
@@ -254,19 +250,16 @@ def all_presets() -> None:
 
 
 @cache
-def totals() -> Mapping[str, int]:
-    """Our count of every preset whose total somebody published."""
-    counts = {}
-    for preset in models().values():
-        architecture = of_preset(preset.id, None).architecture
-        if preset.published is not None and architecture is not None:
-            counts[preset.id] = architecture.parameters().total
-    return MappingProxyType(counts)
+def total(preset: str) -> int:
+    """Our count of a preset's parameters."""
+    architecture = of_preset(preset, None).architecture
+    assert architecture is not None
+    return architecture.parameters().total
 
 
-def preset_row(preset: Preset, published: Published, ours: int) -> dict[str, Any]:
+def preset_row(preset: Preset, published: Published) -> dict[str, Any]:
     """A preset whose total somebody published: parameters computed, and those that only its file has."""
-    auxiliary = preset.auxiliary_parts()
+    ours, auxiliary = total(preset.id), preset.auxiliary_parts()
     plus = sum(auxiliary.values())
     return {
         "model": preset.id,
