@@ -119,12 +119,12 @@ class Planned(Answer):
 @answering(Planned)
 def planned(scenario: Scenario, model: Model) -> Mapping[str, Any]:
     """Plans for the model and the needs of a scenario, which the session remembers."""
-    key = (*asked(scenario), scenario.serving)
+    key = (*key_of_plans(scenario), scenario.serving)
     return {"result": remembered("plans", key, lambda: plans_of(scenario, model))}
 
 
-def asked(scenario: Scenario) -> tuple[Any, ...]:
-    """Parts of a scenario that every plan depends on."""
+def key_of_plans(scenario: Scenario) -> tuple[Any, ...]:
+    """Key of what is remembered: the parts of a scenario that every plan depends on."""
     return (scenario.source, scenario.overrides, scenario.gpu, scenario.planning, scenario.efficiencies)
 
 
@@ -235,7 +235,7 @@ def training_planned(scenario: Scenario, model: Model) -> Mapping[str, Any]:
             cluster=scenario.cluster,
         )
 
-    return {"result": remembered("training_plans", asked(scenario), search)}
+    return {"result": remembered("training_plans", key_of_plans(scenario), search)}
 
 
 def training_candidates(scenario: Scenario) -> list[GPU]:

@@ -1,8 +1,9 @@
 """Our list against a real checkpoint, a reader's own measurement and every published total: where each comes from, and
 how the two compare."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
@@ -250,16 +251,15 @@ def all_presets() -> None:
 
 
 @cache
-def total(preset: str) -> int:
-    """Our count of a preset's parameters."""
-    architecture = of_preset(preset, None).architecture
-    assert architecture is not None
-    return architecture.parameters().total
+def totals() -> Mapping[str, int]:
+    """Our count of every preset whose total somebody published."""
+    known = {name: of_preset(name, None).architecture for name, preset in models().items() if preset.published}
+    return MappingProxyType({name: model.parameters().total for name, model in known.items() if model is not None})
 
 
 def preset_row(preset: Preset, published: Published) -> dict[str, Any]:
     """A preset whose total somebody published: parameters computed, and those that only its file has."""
-    ours, auxiliary = total(preset.id), preset.auxiliary_parts()
+    ours, auxiliary = totals()[preset.id], preset.auxiliary_parts()
     plus = sum(auxiliary.values())
     return {
         "model": preset.id,
