@@ -8,6 +8,7 @@ from typing import Any
 import streamlit as st
 
 from calc import Memory
+from calc.errors import Message
 from calc.hardware import find_gpu
 from calc.serving import Report, Verdict
 from calc.serving.comparison import CONTEXTS, ComparedField, cache_growth, ratio
@@ -19,7 +20,7 @@ from pages.parts.inputs import added_models
 from pages.parts.outputs import charts, plot, share
 from pages.parts.outputs.cards import badge, growing
 from pages.parts.outputs.charts import Figure, figure, hover, small
-from pages.parts.screen import alert, caption, heading, paragraph, small_table
+from pages.parts.screen import alert, caption, heading, small_table
 from pages.parts.state.compared import LETTERS, Column, Compared
 from pages.parts.state.scenario import MOST_OTHERS, configuration, places
 from pages.parts.words import say
@@ -47,20 +48,19 @@ def configurations(answer: Compared) -> None:
         share.keep(answer)
     suggested = [model for model in SUGGESTED if model != answer.scenario.source.model]
     added_models.suggest(place, configuration, MOST_OTHERS, suggested)
-    with st.grid(6, min_column_width=130, gap="xsmall"):
-        for number, column in enumerate(answer.columns):
-            with st.container(gap="xxsmall"):
-                paragraph("**{letter}** · {name}", letter=column.letter, name=column.answer.model.name)
-                if column.configuration is None:
-                    caption("The model on the sliders")
-                else:
-                    changes = column.configuration.changes()
-                    if changes and column.configuration.source.pasted is None:
-                        st.caption(" ".join(f"`{name}={value}`" for name, value in changes.items()))
-                    added_models.remove_button(place, number - 1, f"remove_{column.letter}")
+    entries = ((column.letter, column.answer.model.name, changes(column)) for column in answer.columns)
+    added_models.side_by_side(place, entries, Message("The model on the sliders"), 130)
     if answer.scenario.comparison.others:
         caption("On the same GPUs, for the same users and lengths: those of the question.")
     added_models.refusals((column.letter, column.answer.error) for column in answer.columns)
+
+
+def changes(column: Column) -> str | None:
+    """Changes of a model, as a link has them; None where there are none to read."""
+    configuration = column.configuration
+    if configuration is None or configuration.source.pasted is not None or not configuration.changes():
+        return None
+    return " ".join(f"`{name}={value}`" for name, value in configuration.changes().items())
 
 
 def numbers(answer: Compared) -> None:

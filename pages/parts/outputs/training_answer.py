@@ -136,12 +136,13 @@ def offers(answer: Trained, focus: TrainingVerdict) -> None:
         if way is not None:
             ways.setdefault(count, way)
     for count, way in sorted(ways.items()):
-        if count > focus.gpus and way.what:
+        if count <= focus.gpus:
+            continue
+        what = say("{n:,} GPUs with ZeRO-3", n=way.gpus)
+        if way.what:
             what = say("{n:,} GPUs with ZeRO-3; {what}", n=way.gpus, what=words.listed(way.what))
-            offer(fits_then(what, way.spare), say("Use this"), f"over_{count}", use, way.changes)
-        elif count > focus.gpus:
-            what = say("{n:,} GPUs with ZeRO-3", n=way.gpus)
-            offer(fits_then(what, way.spare), say("Use this"), f"over_{count}", use, way.changes)
+        offer(fits_then(what, way.spare), say("Use this"), f"over_{count}", use, way.changes)
+        if not way.what:
             break  # what fits as it is, fits on more
     if least is None and not ways and answer.rollout is None:
         caption("No change here makes it fit, nor do 1,024 of these GPUs: tensor or pipeline parallel may.")

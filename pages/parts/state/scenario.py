@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
@@ -430,10 +430,7 @@ class Place:
         return self.option.name
 
     def of(self, scenario: Scenario) -> Any:
-        value: Any = scenario
-        for name in self.path:
-            value = getattr(value, name)
-        return value
+        return reduce(getattr, self.path, scenario)
 
     def put(self, scenario: Scenario, value: Any) -> Scenario:
         changed: Scenario = replaced(scenario, self.path, value)
