@@ -210,17 +210,27 @@ def run_one(arguments: argparse.Namespace) -> tuple[Report | TrainingReport, Tim
 
 
 def run_serving(config: dict[str, Any], given: dict[str, Any], gpus: list[GPU] | None) -> tuple[Serving, Report]:
-    engine, kv = chosen_engine(given), None if given["kv"] == "auto" else given["kv"]
+    engine = chosen_engine(given)
     return laid_out_report(
         config,
         model=given["model"],
         workload=filled(Workload, given),
         engine=engine,
-        precision=engine.precision(native(config), given["weights"], kv),
-        layout=filled(Layout, given) if given["num_gpus"] is None or Layout.model_fields.keys() & given else None,
+        precision=engine.precision(native(config), *chosen_formats(given)),
+        layout=None if is_searched(given) else filled(Layout, given),
         num_gpus=given["num_gpus"],
         gpus=gpus,
     )
+
+
+def chosen_formats(given: dict[str, Any]) -> tuple[Any, Any]:
+    """Formats of weights and KV cache; None: the checkpoint's."""
+    return given["weights"], None if given["kv"] == "auto" else given["kv"]
+
+
+def is_searched(given: dict[str, Any]) -> bool:
+    """Whether the layout is searched for: a number of GPUs is given, and no degree."""
+    return given["num_gpus"] is not None and Layout.model_fields.keys().isdisjoint(given)
 
 
 def chosen_engine(given: dict[str, Any]) -> Engine:

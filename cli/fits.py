@@ -15,7 +15,7 @@ from calc.serving.shared_gpus import GPUShare, Neighbour, Server, SharedGPUs, sh
 from calc.training import TrainingVerdict
 from calc.units import GIB
 from cli import command
-from cli.command import chosen_config, chosen_engine, chosen_gpus, load, run_one, served
+from cli.command import chosen_config, chosen_engine, chosen_formats, chosen_gpus, is_searched, load, run_one, served
 from cli.options import Parser, as_json, bad_question, filled
 
 FITS, FITS_NOT, FITS_IF = 0, 1, 3
@@ -71,17 +71,13 @@ def sharing(arguments: Any, gpus: list[GPU]) -> SharedGPUs:
         raise bad_question("Several models share the GPUs of one kind: name one with --gpu.", "gpu")
     if given["train"]:
         raise bad_question("Only models that are served share GPUs here, not training steps.", "train")
-    engine = chosen_engine(given)
-    kv = None if given["kv"] == "auto" else given["kv"]
-    workload, formats = filled(Workload, given), (given["weights"], kv)
+    engine, workload, formats = chosen_engine(given), filled(Workload, given), chosen_formats(given)
     first = Server(given["model"], chosen_config(arguments), engine, workload, *formats, served=served(arguments))
     others = (
         Server(other.model, load(other.model), ENGINES[given["engine"]](), other.workload, other.weights)
         for other in map(Neighbour.read, given["neighbours"])
     )
-    layout = filled(Layout, given)
-    if given["num_gpus"] is not None and not Layout.model_fields.keys() & given.keys():
-        layout = made(Layout, {"tp": given["num_gpus"]})
+    layout = made(Layout, {"tp": given["num_gpus"]}) if is_searched(given) else filled(Layout, given)
     return share_gpus([first, *others], gpus[0], layout, sleep_level=given.get("sleep_level", 0))
 
 

@@ -4,7 +4,7 @@ import argparse
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from pydantic import BaseModel
 
@@ -16,6 +16,7 @@ from presets import preset_id
 
 BAD_QUESTION = 2
 """Exit status of a question that can't be answered, as argparse has it."""
+Model = TypeVar("Model", bound=Frozen)
 
 
 def bad_question(sentence: str, field: str | None = None, nearest: Sequence[Any] = (), **values: Any) -> ConfigError:
@@ -110,7 +111,7 @@ def read(option: Option) -> Callable[[str], Any]:
     return value
 
 
-def filled(model: type[Frozen], given: Mapping[str, Any]) -> Any:
+def filled(model: type[Model], given: Mapping[str, Any]) -> Model:
     """The model with what the command line says of its fields. Raises ConfigError."""
     return made(model, {name: given[name] for name in model.model_fields if name in given})
 

@@ -8,15 +8,7 @@ from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS, native
 from calc.hardware import find_gpu, usual_gpus
 from calc.serving.engines import DEFAULT_ENGINE, ENGINES
 from calc.serving.engines.launch import Launch
-from calc.time import (
-    Estimate,
-    Needs,
-    Plan,
-    TrainingNeeds,
-    TrainingPlan,
-    TrainingPlanReport,
-    training_plan_report,
-)
+from calc.time import Estimate, Needs, Plan, TrainingNeeds, TrainingPlan, TrainingPlanReport, training_plan_report
 from calc.time.plan_report import PlanReport, plan_report
 from calc.training import RECIPES, TrainingWorkload
 from cli.command import add_engine_flags, chosen_config, chosen_engine, chosen_gpus, served

@@ -135,8 +135,7 @@ def colocation_of(given: Mapping[str, Any], trainer: Trainer) -> Colocation | No
     if "rollout" not in given:
         return None
     usual = trainer.engine if given["rollout"] == "colocated" else {}
-    colocation: Colocation = filled(Colocation, {**usual, **given})
-    return colocation
+    return filled(Colocation, {**usual, **given})
 
 
 def methods(text: str) -> tuple[Method | None, MethodName | None]:
@@ -152,8 +151,7 @@ def objective_of(given: Mapping[str, Any], loss: MethodName | None, trainer: Tra
     if loss is None:
         return None
     usual = trainer.objective if METHODS[loss].others else {}
-    objective: Objective = filled(Objective, {**usual, **given, "method": loss})
-    return objective
+    return filled(Objective, {**usual, **given, "method": loss})
 
 
 def spread(config: Mapping[str, Any], report: TrainingReport) -> dict[str, CombinedLever]:
@@ -170,11 +168,9 @@ def spread(config: Mapping[str, Any], report: TrainingReport) -> dict[str, Combi
 def chosen_recipe(given: Mapping[str, Any], default: RecipeName) -> Recipe:
     """A named recipe, with another choice of master copy or states where one is made."""
     recipe = RECIPES[given.get("recipe", "bf16" if given.get("master") == "none" else default)]
-    changes: dict[str, Any] = {}
-    if "master" in given:
-        changes["master"] = given["master"] == "fp32"
-    if "states" in given:
-        changes["states"] = given["states"]
+    changes = {name: given[name] for name in ("master", "states") if name in given}
+    if "master" in changes:
+        changes["master"] = changes["master"] == "fp32"
     return recipe.model_copy(update=changes)
 
 

@@ -3,7 +3,7 @@ shows: `/api/report`, `/api/train`, `/api/steps` and `/api/plan` what the comman
 What a link would leave out is an error here."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -29,10 +29,10 @@ from pages.parts.state.local import local_answer
 from pages.parts.state.planned import is_affordable, search_of, training_planned
 from pages.parts.state.published import is_preset, published
 from pages.parts.state.query import Page, decode, place_of
-from pages.parts.state.scenario import Scenario, places
+from pages.parts.state.scenario import Scenario, Source, places
 from pages.parts.state.weighed import AnswerT, Reported, looked, quantized, read, trained, weighed
 from pages.parts.verify.evidence import Accuracy, accuracy
-from presets import gpus, models
+from presets import gpus
 
 VERSION = "1"
 """Version of the contract: a release that takes a field away, or gives one another meaning, opens a new one."""
@@ -260,10 +260,7 @@ def side_by_side(scenario: Scenario) -> StepComparison:
 
 def sharing(scenario: Scenario) -> SharedGPUs:
     """Shares of a GPU; for a stranger's question the Hub is asked about the first model alone."""
-    for other in scenario.sharing.share_with:
-        if other.model not in models():
-            sentence = "Further models must be presets: {name} is not one."
-            raise ConfigError(Message(sentence, name=shown(other.model)), "share_with")
+    only_presets((Source(model=other.model) for other in scenario.sharing.share_with), "share_with")
     answer = sound(shared(scenario))
     if answer.focus is None:
         raise ConfigError(Message("No GPU is named: gpu=… says which kind the models share."), "gpu")
@@ -313,8 +310,14 @@ def fits(scenario: Scenario) -> FitsWhere | Roofline:
 
 def reports(scenario: Scenario) -> Reports:
     """Reports; for a stranger's question the Hub is asked about the first model alone."""
-    for other in scenario.comparison.others:
-        if not is_preset(other.source):
-            sentence = "Further models must be presets: {name} is not one."
-            raise ConfigError(Message(sentence, name=shown(other.source.model)), "with")
+    only_presets((other.source for other in scenario.comparison.others), "with")
     return Reports(reports={column.letter: sound(column.answer).report for column in compared(scenario).columns})
+
+
+def only_presets(sources: Iterable[Source], field: str) -> None:
+    """Raise ConfigError for a model that is no preset."""
+    for source in sources:
+        if not is_preset(source):
+            raise ConfigError(
+                Message("Further models must be presets: {name} is not one.", name=shown(source.model)), field
+            )

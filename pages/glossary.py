@@ -13,7 +13,7 @@ from pages.parts.inputs.fields import CONTROLS
 from pages.parts.outputs import frame
 from pages.parts.screen import small_table
 from pages.parts.state.query import GLOSSARY
-from pages.parts.state.scenario import Uses, places
+from pages.parts.state.scenario import places
 from pages.parts.words import say
 
 Row = tuple[str, str]
@@ -26,7 +26,7 @@ def mixers() -> Iterable[Row]:
         yield f"**{word}**", words.capitalized(rest.strip(" ,，:：\n"))
 
 
-def options(part: Uses) -> Iterable[Row]:
+def options(part: str) -> Iterable[Row]:
     """Fields that controls and links set."""
     for name, place in places((part,)).items():
         if place.option.description is not None:

@@ -3,7 +3,7 @@
 import streamlit as st
 
 from calc.hardware import find_gpu
-from pages.parts.inputs.control import control, explain, faults, help_of
+from pages.parts.inputs.control import control, faults, help_of
 from pages.parts.outputs import frame, local
 from pages.parts.screen import caption, heading, paragraph
 from pages.parts.state.local import LocalAnswer, local_answer
@@ -66,8 +66,7 @@ def cache_format(answer: LocalAnswer) -> None:
         help=say("f16 is llama.cpp's own; q8_0 takes half, and with CUDA a 16-bit copy of one layer."),
         **show("local_kv", now, lambda kind: change({place: kind}), given="default"),
     )
-    if answer.error is not None and answer.error.field == "kv":
-        explain(answer.error, lambda near: change({place: near}))
+    faults(answer.error, place)
 
 
 answer = frame.page(MACHINE, local_answer, machine, cache_format)

@@ -46,9 +46,16 @@ from calc.families.tasks import with_base_class
 from calc.formats import HF_QUANT_CONFIG, with_hf_quant_config
 from calc.text import MAX_CHARACTERS, parse_config, parse_json
 from calc.units import GIB
-from calc.verify.checkpoint import MAX_ENTRIES, MAX_HEADER_BYTES, Checkpoint, Stored, check_number, read_safetensors
+from calc.verify.checkpoint import (
+    MAX_ENTRIES,
+    MAX_HEADER_BYTES,
+    Checkpoint,
+    StoredTensor,
+    check_number,
+    read_safetensors,
+)
 from calc.verify.gguf import GGUF, Short, read_gguf
-from presets.replies import Lately, Once, shared
+from presets.replies import Once, RecentAnswers, shared
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi  # a third of the start of the command line, which asks the Hub seldom
@@ -111,7 +118,7 @@ class HubError(ConfigError):
         self.lasts = lasts
 
 
-MISSING = Lately[tuple[Message, bool]](seconds=60.0, most=1000)
+MISSING = RecentAnswers[tuple[Message, bool]](seconds=60.0, most=1000)
 """Requests that the Hub refused for good, and whether a token may open them."""
 
 
@@ -119,7 +126,7 @@ class TooLong(HTTPError):
     """An answer of more bytes than are read of any."""
 
 
-class Measured(SyncByteStream):
+class BoundedStream(SyncByteStream):
     """An answer's bytes as they come, up to the most that are read."""
 
     def __init__(self, stream: SyncByteStream, most: int) -> None:
@@ -137,20 +144,20 @@ class Measured(SyncByteStream):
         self.stream.close()
 
 
-def plainly(request: Request) -> None:
-    """Asks for an answer as it is: a compressed one could be a thousand times as long as it looks."""
+def ask_uncompressed(request: Request) -> None:
+    """Ask for an answer as it is: a compressed one could be a thousand times as long as it looks."""
     if is_ours(request):
         request.headers["accept-encoding"] = "identity"
 
 
-def measured(response: Response) -> None:
-    """Bounds what is read of an answer, whatever it says of its length; and says at once that the Hub is busy or has a
+def bound(response: Response) -> None:
+    """Bound what is read of an answer, whatever it says of its length; and says at once that the Hub is busy or has a
     fault, which its client would try again for half a minute."""
     if is_ours(response.request) and "range" not in response.request.headers:
         if response.headers.get("content-encoding", "identity") != "identity":
             raise TooLong("compressed")
         most = MOST_OF_A_LIST if response.request.url.path.startswith("/api/") else MAX_HEADER_BYTES
-        response.stream = Measured(cast(SyncByteStream, response.stream), most)
+        response.stream = BoundedStream(cast(SyncByteStream, response.stream), most)
         if response.status_code == 429 or response.status_code >= 500:
             response.read()
             huggingface_hub.utils.hf_raise_for_status(response)
@@ -165,7 +172,7 @@ def client() -> Client:
     """The client of huggingface_hub, whose answers to us have bounds."""
     made = default_client_factory()
     hooks = made.event_hooks
-    made.event_hooks = {"request": [*hooks["request"], plainly], "response": [*hooks["response"], measured]}
+    made.event_hooks = {"request": [*hooks["request"], ask_uncompressed], "response": [*hooks["response"], bound]}
     return made
 
 
@@ -276,7 +283,7 @@ def _shards(model: HubModel, tables: list[str], token: str | None) -> list[str]:
 
 def _safetensors(model: HubModel, names: list[str], token: str | None) -> Checkpoint:
     """The tensors of all files together."""
-    tensors: dict[str, Stored] = {}
+    tensors: dict[str, StoredTensor] = {}
     with ThreadPoolExecutor(READERS) as readers:
         for header in readers.map(lambda name: _safetensors_header(model, name, token), names):
             tensors |= header.tensors

@@ -47,6 +47,8 @@ class Published(Frozen):
 
 
 class Model(NamedTuple):
+    """A published model, and fields in which the sibling differs whose total it is."""
+
     config: Mapping[str, Any]
     architecture: Architecture
     sibling: Mapping[str, int]
@@ -65,7 +67,7 @@ def tied_head(model: Model) -> int:
 
 
 def tables_of_prediction(model: Model) -> int:
-    """Less the embedding and the head that the family gives a further layer and this checkpoint leaves out."""
+    """Below zero: the embedding and the head that the family gives a further layer and this checkpoint leaves out."""
     modules = model.architecture.prediction
     tables = sum((module.embedding is not None) + (module.head is not None) for module in modules)
     return -tables * model.architecture.vocab * model.architecture.hidden
@@ -99,7 +101,7 @@ def position_numbers(model: Model) -> int:
 
 
 def no_score(model: Model) -> int:
-    """Less the row that scores texts, which engines make of the rows of two words of the head (vLLM `adapters.py`)."""
+    """Below zero: the row that scores texts, which engines make of two rows of the head (vLLM `adapters.py`)."""
     return -sum(tensor.parameters for tensor in model.architecture.tensors() if tensor.name == "score.weight")
 
 

@@ -140,7 +140,7 @@ class Once:
         return answer.result()
 
 
-class Lately(Generic[Result]):
+class RecentAnswers(Generic[Result]):
     """Answers for some seconds: so many at most, the oldest of which go first."""
 
     def __init__(self, seconds: float, most: int, clock: Callable[[], float] = monotonic) -> None:

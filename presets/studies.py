@@ -28,6 +28,8 @@ class HandLine:
 
 @dataclass(frozen=True)
 class Study:
+    """A calculation by hand, line by line."""
+
     about: Message
     lines: tuple[HandLine, ...]
 
@@ -41,7 +43,7 @@ class Study:
         return sum(line.exact(architecture) * line.times for line in self.lines)
 
 
-def whole(component: Component) -> Count:
+def outside_layers(component: Component) -> Count:
     """Parameters of a component outside of the layers."""
 
     def count(architecture: Architecture) -> int:
@@ -89,13 +91,13 @@ def qwen3_study(attention: Formula, matrices: int) -> Study:
             "heads on a V100. One of these lines is wrong."
         ),
         lines=(
-            HandLine(EMBEDDING, product(152064, 4096), 622_854_144, whole("embedding")),
+            HandLine(EMBEDDING, product(152064, 4096), 622_854_144, outside_layers("embedding")),
             HandLine(MATRICES, attention, matrices, of_layer("attention", matrices=True), 32),
             HandLine(HEAD_NORMS, product(2, 4096), 8192, of_layer("attention", matrices=False), 32, wide),
             HandLine(FEED_FORWARD, product(3, 4096, 11008), 135_266_304, of_layer("mlp"), 32),
             HandLine(NORMS, product(2, 4096), 8192, of_layer("norms"), 32),
-            HandLine(FINAL_NORM, number(4096), 4096, whole("norms")),
-            HandLine(HEAD, product(152064, 4096), 622_854_144, whole("lm_head")),
+            HandLine(FINAL_NORM, number(4096), 4096, outside_layers("norms")),
+            HandLine(HEAD, product(152064, 4096), 622_854_144, outside_layers("lm_head")),
         ),
     )
 
@@ -103,7 +105,7 @@ def qwen3_study(attention: Formula, matrices: int) -> Study:
 MISTRAL = Study(
     about=Message("Counted with the rule of articles, V·h·2 + L·(4 + 3·M)·h² with M = 3.5: 8.05 B instead of 7.24 B."),
     lines=(
-        HandLine(EMBEDDING, product(32000, 4096), 131_072_000, whole("embedding")),
+        HandLine(EMBEDDING, product(32000, 4096), 131_072_000, outside_layers("embedding")),
         HandLine(
             MATRICES,
             product(4, power(4096, 2)),
@@ -114,14 +116,14 @@ MISTRAL = Study(
         ),
         HandLine(FEED_FORWARD, product(3, 4096, 14336), 176_160_768, of_layer("mlp"), 32),
         HandLine(NORMS, number(0), 0, of_layer("norms"), 32, LEFT_OUT),
-        HandLine(FINAL_NORM, number(0), 0, whole("norms"), 1, LEFT_OUT),
-        HandLine(HEAD, product(32000, 4096), 131_072_000, whole("lm_head")),
+        HandLine(FINAL_NORM, number(0), 0, outside_layers("norms"), 1, LEFT_OUT),
+        HandLine(HEAD, product(32000, 4096), 131_072_000, outside_layers("lm_head")),
     ),
 )
 QWEN25 = Study(
     about=Message("An FFN multiplier of 5.375, 16 query heads on 2 KV heads; with the head counted again it is 3.4 B."),
     lines=(
-        HandLine(EMBEDDING, product(151936, 2048), 311_164_928, whole("embedding")),
+        HandLine(EMBEDDING, product(151936, 2048), 311_164_928, outside_layers("embedding")),
         HandLine(
             MATRICES,
             total(product(2, power(2048, 2)), product(2, 2, 128, 2048)),
@@ -138,12 +140,12 @@ QWEN25 = Study(
         ),
         HandLine(FEED_FORWARD, product(3, 2048, 11008), 67_633_152, of_layer("mlp"), 36),
         HandLine(NORMS, product(2, 2048), 4096, of_layer("norms"), 36),
-        HandLine(FINAL_NORM, number(2048), 2048, whole("norms")),
+        HandLine(FINAL_NORM, number(2048), 2048, outside_layers("norms")),
         HandLine(
             HEAD,
             product(151936, 2048),
             311_164_928,
-            whole("lm_head"),
+            outside_layers("lm_head"),
             1,
             Message("The head is the embedding again (tie_word_embeddings): it is stored and counted once."),
         ),
@@ -154,7 +156,7 @@ QWEN3_SMALL = Study(
         "16 query heads of 128 are 2,048 wide beside a hidden width of 1,024: head_dim is a field of its own."
     ),
     lines=(
-        HandLine(EMBEDDING, product(151936, 1024), 155_582_464, whole("embedding")),
+        HandLine(EMBEDDING, product(151936, 1024), 155_582_464, outside_layers("embedding")),
         HandLine(
             MATRICES,
             total(product(2, 16, 128, 1024), product(2, 8, 128, 1024)),
@@ -165,7 +167,7 @@ QWEN3_SMALL = Study(
         HandLine(HEAD_NORMS, product(2, 128), 256, of_layer("attention", matrices=False), 28),
         HandLine(FEED_FORWARD, product(3, 1024, 3072), 9_437_184, of_layer("mlp"), 28),
         HandLine(NORMS, product(2, 1024), 2048, of_layer("norms"), 28),
-        HandLine(FINAL_NORM, number(1024), 1024, whole("norms")),
+        HandLine(FINAL_NORM, number(1024), 1024, outside_layers("norms")),
     ),
 )
 DEEPSEEK = Study(
@@ -174,7 +176,7 @@ DEEPSEEK = Study(
         "matrices; it is five of low rank. The multi-token prediction layer is extra."
     ),
     lines=(
-        HandLine(EMBEDDING, product(129280, 7168), 926_679_040, whole("embedding")),
+        HandLine(EMBEDDING, product(129280, 7168), 926_679_040, outside_layers("embedding")),
         HandLine(
             Message("Attention, one layer"),
             product(4, power(7168, 2)),
@@ -196,8 +198,8 @@ DEEPSEEK = Study(
             Message("Shared expert, one layer"), product(3, 7168, 2048), 44_040_192, of_layer("experts_shared", 3), 58
         ),
         HandLine(NORMS, product(2, 7168), 14_336, of_layer("norms"), 61),
-        HandLine(FINAL_NORM, number(7168), 7168, whole("norms")),
-        HandLine(HEAD, product(129280, 7168), 926_679_040, whole("lm_head")),
+        HandLine(FINAL_NORM, number(7168), 7168, outside_layers("norms")),
+        HandLine(HEAD, product(129280, 7168), 926_679_040, outside_layers("lm_head")),
     ),
 )
 STUDIES: dict[str, Study] = {

@@ -14,7 +14,7 @@ import presets
 from calc import Architecture, Precision, Workload
 from calc.errors import Message
 from calc.formats.gguf_file import model_file
-from calc.formats.gguf_types import counted
+from calc.formats.gguf_types import mix_inputs
 from calc.formats.scheme import ModuleNames
 from calc.hardware.computer import Computer
 from calc.serving.engines.vllm.options import changes
@@ -27,7 +27,7 @@ from pages.parts.limits import MOST_ADDRESSES, PerMinute
 from pages.parts.state.fitted import longest_on, models_on
 from pages.parts.state.local import of_preset_on
 from presets.hub import MISSING
-from presets.replies import Lately
+from presets.replies import RecentAnswers
 from tests.test_growth import grown, unlike
 
 MEGABYTES = 20
@@ -65,7 +65,7 @@ ASKED = {
     teachers: lambda n: teachers(151_936 + n),
     of_preset_on: lambda n: of_preset_on("Qwen/Qwen3-8B", computer(n), Workload(), "fp16"),
     model_file: lambda n: model_file(Architecture.from_config(unlike(n)), Precision(weights="Q4_K_M")),
-    counted: lambda n: counted(Architecture.from_config(unlike(n))),
+    mix_inputs: lambda n: mix_inputs(Architecture.from_config(unlike(n))),
     longest_on: lambda n: longest_on(card(n), 1, "vllm"),
     models_on: lambda n: models_on(card(0), 1, 4096 + n, "vllm"),
 }
@@ -141,7 +141,7 @@ def test_patterns_of_strangers_are_forgotten():
 
 
 def test_refusals_of_the_hub_take_few_bytes():
-    refusals = Lately[tuple[Message, bool]](seconds=60.0, most=MISSING.most)
+    refusals = RecentAnswers[tuple[Message, bool]](seconds=60.0, most=MISSING.most)
 
     def refuse(number: int) -> None:
         question = f"{number:06d}/{'m' * 89}", "r" * 94 + f"{number:06d}", "f" * 194 + f"{number:06d}"
@@ -151,7 +151,7 @@ def test_refusals_of_the_hub_take_few_bytes():
 
 
 def test_counts_of_addresses_take_few_bytes():
-    counted = PerMinute(10)
-    size = grown(lambda n: counted.allows(f"2600:{n:04x}::1"), 2000)
-    assert len(counted.counts) == 2001
+    mix_inputs = PerMinute(10)
+    size = grown(lambda n: mix_inputs.allows(f"2600:{n:04x}::1"), 2000)
+    assert len(mix_inputs.counts) == 2001
     assert size / 2000 * MOST_ADDRESSES < MEGABYTES * 10**6

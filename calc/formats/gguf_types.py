@@ -8,10 +8,10 @@ from calc.errors import ConfigError, Message
 from calc.formats.format_names import FloatFormat, WeightFormat
 from calc.formats.gguf_tensors import gguf_tensors, in_f32, is_quantized, is_weight
 from calc.formats.mixes import (
-    COUNTED,
     MIX_TYPES,
     MIXES,
     OF_EIGHT_TINY,
+    ROLES_BY_PLACE,
     ModelSizes,
     Role,
     always,
@@ -34,7 +34,7 @@ class GGUFTypes:
     """The types of a model's tensors in files of one format. Raises ConfigError for a format that no file has."""
 
     def __init__(self, model: Architecture, precision: Precision) -> None:
-        self.counted, self.weights, self.imatrix = counted(model), precision.weights, precision.imatrix
+        self.inputs, self.weights, self.imatrix = mix_inputs(model), precision.weights, precision.imatrix
         if self.weights not in MIXES and self.weights not in IN_FILES:
             raise ConfigError(
                 Message("GGUF files do not store weights in {format}.", format=self.weights),
@@ -45,8 +45,8 @@ class GGUFTypes:
 
     def formats(self, tensor: Tensor) -> dict[Format, tuple[int, ...]]:
         """The layers of a tensor by the type that they store it in; of one outside the layers there are none."""
-        role, sizes = self.counted.roles.get(tensor.name), self.counted.sizes
-        if role is None or not tensor.layers or not self.counted.is_mixed(tensor) or not self.depends_on_place(role):
+        role, sizes = self.inputs.roles.get(tensor.name), self.inputs.sizes
+        if role is None or not tensor.layers or not self.inputs.is_mixed(tensor) or not self.depends_on_place(role):
             return {self.format(tensor, tensor.layers[0] if tensor.layers else 0): tensor.layers}
         by_type: dict[str, list[int]] = {}
         places = self.places(tensor, role, tensor.layers)
@@ -61,33 +61,33 @@ class GGUFTypes:
 
     def depends_on_place(self, role: Role) -> bool:
         """Whether the layers may differ in the type of a role."""
-        if self.weights not in MIXES or role not in COUNTED:
+        if self.weights not in MIXES or role not in ROLES_BY_PLACE:
             return False
-        steps = steps_of(self.weights, role, self.counted.sizes, imatrix=self.imatrix)
+        steps = steps_of(self.weights, role, self.inputs.sizes, imatrix=self.imatrix)
         return bool(steps) and steps[0].where is not always
 
     def places(self, tensor: Tensor, role: Role, layers: Sequence[int]) -> Sequence[int]:
         """Places of some layers, on which the type of a role depends."""
-        sizes = self.counted.sizes
+        sizes = self.inputs.sizes
         if tensor.excluded_as is not None:
             return [sizes.layers - 1] * len(layers)  # a draft layer, behind the last
         by_layer = role != "v" and sizes.experts > 1 and MIXES[self.weights].of_eight != OF_EIGHT_TINY
-        if by_layer or role not in COUNTED:
+        if by_layer or role not in ROLES_BY_PLACE:
             return layers
-        places = self.counted.places[role]
+        places = self.inputs.places[role]
         return [places[layer, tensor.name] for layer in layers]
 
     def format(self, tensor: Tensor, layer: int) -> Format:
-        weights, sizes = self.weights, self.counted.sizes
-        if tensor.component == "experts_routed" and self.counted.native and is_weight(tensor):
+        weights, sizes = self.weights, self.inputs.sizes
+        if tensor.component == "experts_routed" and self.inputs.native and is_weight(tensor):
             return MIX_TYPES["MXFP4"]
-        if weights in FLOAT_TYPES or not self.counted.is_mixed(tensor):
+        if weights in FLOAT_TYPES or not self.inputs.is_mixed(tensor):
             return MIX_TYPES["F32" if in_f32(tensor) else self.plain]
         columns = tensor.shape[-1]
         if weights == "mxfp4":
             return fitted("MXFP4" if len(tensor.shape) == 3 and tensor.shape[0] > 1 else "Q8_0", columns)
-        role = self.counted.roles[tensor.name]
-        if role == "embedding" and self.counted.tied:
+        role = self.inputs.roles[tensor.name]
+        if role == "embedding" and self.inputs.tied:
             role = "output"
         if role == "output" and not sizes.falcon and columns % (MIX_TYPES[MIXES[weights].base].block[1] or 1):
             return fitted("Q8_0", columns)
@@ -96,8 +96,8 @@ class GGUFTypes:
 
 
 @dataclass(frozen=True)
-class Counted:
-    """A model's tensors in a file, and properties of them that the rules of every mix use."""
+class MixInputs:
+    """Tensors of a model's files and their properties, on which the rules of every mix depend."""
 
     tensors: tuple[Tensor, ...]
     roles: dict[str, Role]  # of the tensors that a mix chooses a type for
@@ -112,17 +112,17 @@ class Counted:
 
 
 @lru_cache(maxsize=8)
-def counted(model: Architecture) -> Counted:
-    """Tensors of a model's files, whatever their format; one model is asked about in many."""
+def mix_inputs(model: Architecture) -> MixInputs:
+    """Inputs of the rules for a model, whatever the mix; remembered, as one model is laid out in many mixes."""
     tensors = gguf_tensors(model)
     quantized = [tensor for tensor in tensors if is_quantized(tensor)]
     roles = {tensor.name: role_of(tensor.name) for tensor in quantized}
-    where: dict[Role, list[tuple[int, str]]] = {role: [] for role in COUNTED}
+    where: dict[Role, list[tuple[int, str]]] = {role: [] for role in ROLES_BY_PLACE}
     for tensor in quantized:
-        if roles[tensor.name] in COUNTED and tensor.excluded_as is None:
+        if roles[tensor.name] in ROLES_BY_PLACE and tensor.excluded_as is None:
             where[roles[tensor.name]] += [(layer, tensor.name) for layer in tensor.layers]
     places = {role: {name: place for place, name in enumerate(sorted(names))} for role, names in where.items()}
-    return Counted(tensors, roles, places, sizes_of(model, len(places["v"])), model.tied, model.gguf.native_mxfp4)
+    return MixInputs(tensors, roles, places, sizes_of(model, len(places["v"])), model.tied, model.gguf.native_mxfp4)
 
 
 def sizes_of(model: Architecture, values: int) -> ModelSizes:

@@ -34,10 +34,12 @@ NARROW = {"Q2_K": "Q4_0", "Q3_K": "Q4_0", "Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K"
 
 
 def early(share: int) -> Where:
+    """The first of so many equal shares of the layers: 8 means the first eighth."""
     return lambda i, n: i < n // share
 
 
 def first(count: int) -> Where:
+    """So many layers from the first on."""
     return lambda i, n: i < count
 
 
@@ -172,11 +174,12 @@ ROLES: dict[str, Role] = {
     "ffn_down": "down",
 }
 """Role of a tensor in the rules: by its name outside the layers, by a part of it within."""
-COUNTED: tuple[Role, ...] = ("v", "down", "up", "gate")
+ROLES_BY_PLACE: tuple[Role, ...] = ("v", "down", "up", "gate")
 """Roles whose type depends on the place."""
 
 
 def role_of(name: str) -> Role:
+    """Role of a tensor, by its name in the file."""
     if name in ENDS:
         return ENDS[name]
     return next((role for part, role in ROLES.items() if part in name), "other")
@@ -196,14 +199,14 @@ class ModelSizes(Frozen):
 def types_of(
     mix: WeightFormat, role: Role, places: Sequence[int], sizes: ModelSizes, *, imatrix: bool = False
 ) -> list[str]:
-    """The types of the tensors of a role: of the i-th ones, or of those in some layers; `Mix` says which."""
+    """Type of each tensor of a role [places], by its number among them or by its layer; `Mix` says which."""
     rules, eight = rules_of(mix, sizes), sizes.experts == 8
     tiny = rules.of_eight == OF_EIGHT_TINY
-    if role in COUNTED:
+    if role in ROLES_BY_PLACE:
         if role == "v" and eight and not tiny:
             return [rules.of_eight[2]] * len(places)
         count, steps = sizes.values if role == "v" else sizes.layers, steps_of(mix, role, sizes, imatrix=imatrix)
-        chosen = [stepped(steps, i, count) or rules.base for i in places]
+        chosen = [next((step.type for step in steps if step.where(i, count)), rules.base) for i in places]
         if role == "v" and sizes.of_70b and not tiny:  # the values of a 70B model are small
             return ["Q5_K" if form in ("Q3_K", "Q4_K") else form for form in chosen]
         return chosen
@@ -214,6 +217,7 @@ def types_of(
 
 
 def rules_of(mix: WeightFormat, sizes: ModelSizes) -> Mix:
+    """The mix as llama.cpp makes it of this model: Falcon has types of its own."""
     return (FALCON if sizes.falcon else MIXES)[mix]
 
 
@@ -230,14 +234,7 @@ def steps_of(mix: WeightFormat, role: Role, sizes: ModelSizes, *, imatrix: bool 
     return steps
 
 
-def stepped(steps: tuple[MixStep, ...], i: int, n: int) -> str | None:
-    for step in steps:
-        if step.where(i, n):
-            return step.type
-    return None
-
-
 def fitted(name: str, columns: int) -> Format:
-    """The type, or what stands in for it where a row does not divide into its blocks."""
+    """The type of this name, or its fallback where rows of so many columns do not divide into its blocks."""
     candidates = (MIX_TYPES[tried] for tried in (name, NARROW.get(name, "IQ4_NL" if name[:2] == "IQ" else name), "F16"))
     return next(form for form in candidates if columns % (form.block[1] or 1) == 0)

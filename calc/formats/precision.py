@@ -1,3 +1,5 @@
+"""Formats of a model's weights and KV cache: those of its checkpoint, or those that are chosen."""
+
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Self

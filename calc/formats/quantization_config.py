@@ -7,7 +7,7 @@ from calc.errors import ConfigError, Message, shown
 from calc.formats.format_names import CacheFormat, MatrixFormat, MixFormat, MLXFormat
 from calc.formats.mixes import MIXES
 from calc.formats.quantization_tools import MLX, MODELOPT, TOOLS, Unread
-from calc.formats.scheme import EXPERTS, MAX_PATTERNS, Rule, Scheme, patterns, readable
+from calc.formats.scheme import EXPERTS, MAX_PATTERNS, Rule, Scheme, pattern_count, readable
 from calc.formats.table import FORMATS
 
 HF_QUANT_CONFIG = "hf_quant_config.json"
@@ -16,8 +16,8 @@ EXPERT_FORMATS: dict[str, MatrixFormat] = {"fp4": "mxfp4", "fp8": "fp8"}
 """`expert_dtype` of DeepSeek-V4, deepseek-ai/DeepSeek-V4-Pro `inference/model.py`."""
 
 
-class CacheAsked(NamedTuple):
-    """The storage that a checkpoint asks of the KV cache, and the tool that made it, whose word an engine may take."""
+class StatedCache(NamedTuple):
+    """Format of the KV cache that a checkpoint's config states, and the tool that wrote it: engines follow some."""
 
     format: CacheFormat
     tool: str
@@ -30,7 +30,7 @@ class Native(NamedTuple):
     """The format of the routed experts, or of most matrices."""
     scheme: Scheme | None = None
     """Details of its config."""
-    cache: CacheAsked | None = None
+    cache: StatedCache | None = None
     note: Message | None = None
     """Notes on fields that the config leaves open, or that can't be followed."""
 
@@ -58,7 +58,7 @@ def native(config: Mapping[str, Any]) -> Native:
         sentence = Message("The quantization_config can't be followed: {why} Weights count in 16 bits.", why=error.why)
         return Native("bf16", note=sentence)
     names = (*scheme.skip.names, *(name for rule in scheme.rules for name in rule.modules.names))
-    if (many := patterns(names)) > MAX_PATTERNS:
+    if (many := pattern_count(names)) > MAX_PATTERNS:
         sentence = Message(
             "The quantization_config names modules by {many:,} patterns; {most:,} are the most that we follow. Name "
             "them by fewer.",
@@ -74,7 +74,7 @@ def native(config: Mapping[str, Any]) -> Native:
         )
         return Native("bf16", note=sentence)
     cache = cache_format(stated)
-    return Native(name, scheme, None if cache is None else CacheAsked(cache, tool), note)
+    return Native(name, scheme, None if cache is None else StatedCache(cache, tool), note)
 
 
 def section(config: Mapping[str, Any]) -> Mapping[str, Any] | None:

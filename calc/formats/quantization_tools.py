@@ -40,15 +40,16 @@ def skipped(stated: Mapping[str, Any], *lists: str) -> ModuleNames:
     return ModuleNames(names=tuple(name for key in lists for name in texts(stated.get(key))))
 
 
-def whole(stated: Mapping[str, Any], key: str, default: int | None = None) -> int:
-    """A number that a format depends on."""
+def whole_number(stated: Mapping[str, Any], key: str, default: int | None = None) -> int:
+    """The whole number of a field, `default` where it is left out. Raises Unread."""
     value = stated.get(key, default)
     if isinstance(value, bool) or not isinstance(value, int) or not -1 <= value <= 2**20:
         raise Unread(Message("{key} is {value}, not a whole number.", key=key, value=shown(value)))
     return value
 
 
-def width(bits: Any) -> int:
+def bit_width(bits: Any) -> int:
+    """Bits of a weight. Raises Unread."""
     if bits not in (2, 3, 4, 8) or isinstance(bits, float):
         raise Unread(Message("weights of {bits} bits are not known; those of 2, 3, 4 and 8 are.", bits=shown(bits)))
     return int(bits)
@@ -118,7 +119,7 @@ def gptq(stated: Mapping[str, Any]) -> Reading:
 
 
 def gptq_form(stated: Mapping[str, Any]) -> tuple[MatrixFormat, Format]:
-    bits, group = width(stated.get("bits", 4)), whole(stated, "group_size", 128)
+    bits, group = bit_width(stated.get("bits", 4)), whole_number(stated, "group_size", 128)
     zeros, index = stated.get("sym") is False, stated.get("desc_act") is True
     has_index = stated.get("quant_method") != "auto-round"
     form = gptq_integers(bits, None if group < 1 else group, zeros=zeros, index=index, has_index=has_index)
@@ -127,8 +128,8 @@ def gptq_form(stated: Mapping[str, Any]) -> tuple[MatrixFormat, Format]:
 
 def awq(stated: Mapping[str, Any]) -> Reading:
     """4-bit weights and zero points with a 16-bit scale a group."""
-    bits = width(stated.get("bits", stated.get("w_bit", 4)))
-    group = whole(stated, "group_size", whole(stated, "q_group_size", 128))
+    bits = bit_width(stated.get("bits", stated.get("w_bit", 4)))
+    group = whole_number(stated, "group_size", whole_number(stated, "q_group_size", 128))
     zeros = stated.get("zero_point") is not False
     form = grouped(bits, None if group < 1 else group, zeros=zeros, tool="awq", source="AWQ, arXiv:2306.00978")
     return everything("int4", form, skipped(stated, "modules_to_not_convert"))
@@ -171,7 +172,7 @@ def compressed_tensors(stated: Mapping[str, Any]) -> Reading:
 def compressed_form(weights: Mapping[str, Any], inputs: Any) -> tuple[MatrixFormat, Format]:
     """`weights` of a group: bits, int or float, and what shares a scale. `inputs`: `input_activations`, which have a
     scale of their own in the file where they are static."""
-    bits, kind, strategy = width(weights.get("num_bits")), weights.get("type", "int"), weights.get("strategy")
+    bits, kind, strategy = bit_width(weights.get("num_bits")), weights.get("type", "int"), weights.get("strategy")
     group, zeros = weights.get("group_size"), weights.get("symmetric") is False
     across = group if type(group) is int and group > 0 else None
     static = isinstance(inputs, Mapping) and inputs.get("dynamic") is not True
@@ -255,7 +256,7 @@ def algorithm(how: Mapping[str, Any]) -> tuple[MatrixFormat, Format]:
         )
     form = ALGORITHMS[name]
     if name.endswith("_AWQ") and name != "NVFP4_AWQ":
-        known = grouped(4, whole({"group_size": group}, "group_size"), zeros=False, source="ModelOpt INT4 AWQ")
+        known = grouped(4, whole_number({"group_size": group}, "group_size"), zeros=False, source="ModelOpt INT4 AWQ")
         return "int4", replace(known, column_bits=16)
     return form
 

@@ -42,7 +42,7 @@ class Compiled(NamedTuple):
 
 
 class ModuleNames(Frozen):
-    """ModuleNames by name: in words, with `*` for anything, or as a regular expression after `re:`.
+    """Modules by name: in words, with `*` for anything, or as a regular expression after `re:`.
 
     A name stands for the module and for what lies in it: `lm_head`, `mlp.gate`, `model.layers.*.self_attn`,
     `re:.*lm_head`. Checkpoints put different words before the layers, so a name may begin anywhere in the path; but one
@@ -164,7 +164,7 @@ def without_root(name: str) -> list[str]:
     return path[first:]
 
 
-def patterns(names: Iterable[str]) -> int:
+def pattern_count(names: Iterable[str]) -> int:
     """Number of different names that are tried one by one: regular expressions, and those with `*` before their end."""
     return len({name for name in names if name.startswith("re:") or "*" in name[:-1]})
 

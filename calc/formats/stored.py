@@ -87,7 +87,7 @@ def stored(architecture: Architecture, precision: Precision, rank: Architecture 
 def stored_gguf(architecture: Architecture, precision: Precision, rank: Architecture | None = None) -> list[Piece]:
     """The tensors of a GGUF file, each with its format; norms are in 32 bits in any mix."""
     types = GGUFTypes(architecture, precision)
-    tensors = types.counted.tensors
+    tensors = types.inputs.tensors
     shares = tensors if rank is None or rank is architecture else gguf_tensors(rank)
     return [
         piece

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from calc.errors import Message
 from calc.model.block import Block
 from calc.model.traced import Traced
-from calc.quantizing.matrices import Matrix, matrices, smoothed
+from calc.quantizing.matrices import Matrix, matrices, scale_searches
 from calc.quantizing.task import Conversion, Draft, peak_of
 
 Holdings = dict[Message, int]
@@ -31,18 +31,18 @@ def hessian(task: Conversion, matrix: Matrix) -> Traced:
 
 
 def hessians(task: Conversion, linears: Iterable[Matrix]) -> int:
-    return sum(matrix.several * hessian(task, matrix) for matrix in linears)
+    return sum(matrix.copies * hessian(task, matrix) for matrix in linears)
 
 
 def calibration(task: Conversion, resident: Holdings, linears: Sequence[Matrix], ram: Holdings) -> Draft:
     """A sample passes the block, and the products of its inputs are added to the Hessians (`accumulate_hessian`)."""
     widest = max(linears, key=lambda matrix: matrix.columns)
-    inputs = task.step * task.width(widest.columns)
+    inputs = task.pass_tokens * task.width(widest.columns)
     gpu = resident | {
         Message("Hessians of the block"): hessians(task, linears),
         Message("product of the widest input with itself"): hessian(task, widest),
         Message("the widest input in 16 and in 32 bits"): 6 * inputs,
-        Message("state, input and output of the block"): 6 * task.step * task.hidden,
+        Message("state, input and output of the block"): 6 * task.pass_tokens * task.hidden,
     }
     return Draft(Message("Calibration of a block"), gpu, ram)
 
@@ -51,7 +51,7 @@ def inversion(task: Conversion, resident: Holdings, linears: Sequence[Matrix], r
     """The matrix whose Hessian takes most to invert, while those of later ones wait (`quantize_weight`)."""
     drafts = []
     for place, matrix in enumerate(linears):
-        waiting = hessians(task, linears[place + 1 :]) + (matrix.several - 1) * hessian(task, matrix)
+        waiting = hessians(task, linears[place + 1 :]) + (matrix.copies - 1) * hessian(task, matrix)
         gpu = resident | {
             Message("Hessians of the matrices that wait"): waiting,
             Message("Hessian, its factor, the factor's copy, the inverse"): COPIES * hessian(task, matrix),
@@ -63,7 +63,7 @@ def inversion(task: Conversion, resident: Holdings, linears: Sequence[Matrix], r
 
 def gptq_sequential(task: Conversion) -> Iterator[Draft]:
     """llm-compressor's GPTQModifier in its sequential pipeline: all Hessians of a block at once."""
-    ram: Holdings = {CHECKPOINT: task.checkpoint, STATES: 2 * task.all_samples * task.sample * task.hidden}
+    ram: Holdings = {CHECKPOINT: task.checkpoint, STATES: 2 * task.sample_count * task.sample_tokens * task.hidden}
     for phase in (calibration, inversion):
         yield peak_of(
             phase(task, {BLOCK: task.block(block), **task.head}, linears, ram) for block, linears in quantized(task)
@@ -73,7 +73,7 @@ def gptq_sequential(task: Conversion) -> Iterator[Draft]:
 def gptqmodel(task: Conversion) -> Iterator[Draft]:
     """GPTQModel: a block runs anew for each group of matrices, and blocks that are done lie on disk
     (`offload_to_disk`)."""
-    states = 2 * task.all_samples * task.sample * task.hidden
+    states = 2 * task.sample_count * task.sample_tokens * task.hidden
     largest = max((task.block(block) for block, _ in quantized(task)), key=int, default=0)
     ram: Holdings = {
         Message("a block that comes, and one that is done"): 2 * largest,
@@ -107,11 +107,11 @@ def awq_sequential(task: Conversion) -> Iterator[Draft]:
     """llm-compressor's AWQModifier: the inputs of each module that is scaled are kept of every sample, on the GPU or,
     of a model with experts, in host memory; a module's outputs of every sample stand twice, as they are and quantized
     (`_apply_smoothing`, `_run_samples`)."""
-    tokens = task.all_samples * task.sample
+    tokens = task.sample_count * task.sample_tokens
     ram: Holdings = {CHECKPOINT: task.checkpoint, STATES: 2 * tokens * task.hidden}
     drafts = []
     for block, _ in quantized(task):
-        scaled = [(width, linears) for width, linears in smoothed(task.model, block) if linears]
+        scaled = [(width, linears) for width, linears in scale_searches(task.model, block) if linears]
         for place, (_, linears) in enumerate(scaled):
             saved = sum(2 * tokens * task.width(width) for width, _ in scaled[place:])
             inputs: Holdings = {Message("kept inputs of all samples"): saved}
@@ -120,9 +120,9 @@ def awq_sequential(task: Conversion) -> Iterator[Draft]:
             gpu |= {
                 Message("outputs of all samples, twice"): 4 * tokens * task.hidden,
                 Message("the scaled matrices as they were"): sum(
-                    2 * m.several * task.width(m.rows) * task.width(m.columns) for m in linears
+                    2 * m.copies * task.width(m.rows) * task.width(m.columns) for m in linears
                 ),
-                Message("inside the module, one pass"): 6 * task.step * widest,
+                Message("inside the module, one pass"): 6 * task.pass_tokens * widest,
             }
             drafts.append(Draft(Message("Search for scales"), gpu, ram | (inputs if task.offload else {})))
     yield peak_of(drafts)
@@ -130,7 +130,7 @@ def awq_sequential(task: Conversion) -> Iterator[Draft]:
 
 def autoawq(task: Conversion) -> Iterator[Draft]:
     """AutoAWQ: all samples pass a block at once; the inputs of every matrix wait in host memory (`_get_input_feat`)."""
-    tokens = task.all_samples * task.sample
+    tokens = task.sample_count * task.sample_tokens
     drafts = []
     for block, linears in quantized(task):
         inner = task.width(max(max(matrix.rows, matrix.columns) for matrix in linears))
@@ -144,7 +144,7 @@ def autoawq(task: Conversion) -> Iterator[Draft]:
             Message("gate, up and their product of all samples"): 6 * share * inner,
         }
         inputs = sum(
-            2 * (share * matrix.several if matrix.several > 1 else tokens) * task.width(matrix.columns)
+            2 * (share * matrix.copies if matrix.copies > 1 else tokens) * task.width(matrix.columns)
             for matrix in linears
         )
         ram = {CHECKPOINT: task.checkpoint, Message("inputs of every matrix of a block"): inputs}

@@ -186,17 +186,17 @@ def task_of(architecture: Architecture, recipe: QuantizingRecipe, options: Quant
         to=options.to,
         samples=options.calibration_samples or recipe.samples or 1,
         tokens=options.calibration_tokens or recipe.tokens or 1,
-        at_once=options.calibration_batch,
-        file=min(whole, round(options.file_gb * GB)),
+        pass_samples=options.calibration_batch,
+        file_bytes=min(whole, round(options.file_gb * GB)),
         offload=options.keep_inputs_on == "host" or (options.keep_inputs_on is None and bool(architecture.experts)),
-        result=result,
+        result_bytes=result,
     )
 
 
 def files(task: Conversion, recipe: QuantizingRecipe) -> dict[Message, Any]:
     """Files on disk at the end, the checkpoint that is read included."""
     read = {Message("checkpoint in 16 bits"): task.checkpoint}
-    result = {Message("the result"): 1 * task.named("Q", task.result, Message("bytes of the result"))}
+    result = {Message("the result"): 1 * task.named("Q", task.result_bytes, Message("bytes of the result"))}
     if recipe.tool == "llama.cpp":
         return read | {Message("the GGUF file in 16 bits"): 1 * task.checkpoint} | result
     if recipe.tool == "gptqmodel":

@@ -32,8 +32,8 @@ NEEDS_IMATRIX = frozenset(name for name, mix in MIXES.items() if mix.of_eight ==
 
 def model_free(task: Conversion) -> Iterator[Draft]:
     """llm-compressor's model_free_ptq, one worker: a file of the checkpoint on the GPU, its results in host memory."""
-    file = task.named("F", task.file, Message("bytes of the largest file of the checkpoint"))
-    share = task.named("Q", task.result, Message("bytes of the result")) * file // task.checkpoint
+    file = task.named("F", task.file_bytes, Message("bytes of the largest file of the checkpoint"))
+    share = task.named("Q", task.result_bytes, Message("bytes of the result")) * file // task.checkpoint
     gpu = {Message("a file, its scales and results, as the tool counts them"): RESERVED * file}
     yield Draft(Message("A file of the checkpoint"), gpu, {Message("the file's results"): share})
 
@@ -42,7 +42,7 @@ def bitsandbytes(task: Conversion) -> Iterator[Draft]:
     """Quantized as it is loaded: what is done, and one matrix in 16 bits."""
     numel = max(tensor.numel for tensor in task.model.tensors() if tensor.layers)
     largest = 2 * task.named("n", numel, Message("weights of the largest matrix"))
-    done = task.named("Q", task.result, Message("bytes of the result"))
+    done = task.named("Q", task.result_bytes, Message("bytes of the result"))
     gpu = {Message("the quantized model"): 1 * done, Message("a matrix in 16 bits"): largest}
     yield Draft(Message("Loading"), gpu, {Message("a matrix in 16 bits"): largest})
 
@@ -68,7 +68,7 @@ def mlx(task: Conversion) -> Iterator[Draft]:
         reverse=True,
     )
     sources = 2 * task.named("n", sum(numels[:IN_FLIGHT]), Message("weights of the ten largest tensors"))
-    written = task.named("F", min(SHARD, task.result), Message("bytes of the largest file of the result"))
+    written = task.named("F", min(SHARD, task.result_bytes), Message("bytes of the largest file of the result"))
     gpu = {Message("the file that is written"): 1 * written, Message("sources of what is computed"): sources}
     yield Draft(Message("mlx_lm.convert"), gpu, {})
 

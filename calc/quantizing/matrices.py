@@ -10,12 +10,12 @@ from calc.model.tensor import Shapes
 
 
 class Matrix(NamedTuple):
-    """A Linear as [out, in], and how many equal ones a block has."""
+    """A Linear [rows, columns], which are [out, in], of which a block has so many copies."""
 
     name: str
     rows: int
     columns: int
-    several: int = 1
+    copies: int = 1
 
 
 def matrices(model: Architecture, block: Block) -> tuple[Matrix, ...]:
@@ -34,10 +34,11 @@ def matrices(model: Architecture, block: Block) -> tuple[Matrix, ...]:
     return tuple(quantized)
 
 
-def smoothed(model: Architecture, block: Block) -> Iterator[tuple[int, tuple[Matrix, ...]]]:
-    """Searches of AWQ for scales in a block, in order: elements of a token that the module which is run again and
-    again reads, and the matrices that are scaled. llm-compressor, `modifiers/transform/awq/mappings.py`: inputs of
-    attention; its output where values are as wide as that reads; inputs of the feed-forward; what leads out of it."""
+def scale_searches(model: Architecture, block: Block) -> Iterator[tuple[int, tuple[Matrix, ...]]]:
+    """AWQ's searches for scales in a block, in order: elements per token that the searched module reads, which runs
+    once for each scale tried, and the matrices that are scaled. llm-compressor,
+    `modifiers/transform/awq/mappings.py`: inputs of attention; its output where values are as wide as that reads;
+    inputs of the feed-forward; its output."""
     for mixer in block.attentions:
         shapes, read = dict(pairs(mixer.shapes(model.hidden))), getattr(mixer, "d_in", None) or model.hidden
         yield read, tuple(Matrix(name, *sides) for name, sides in shapes.items() if sides[1] == read)
@@ -55,7 +56,7 @@ def smoothed(model: Architecture, block: Block) -> Iterator[tuple[int, tuple[Mat
 
 
 def pairs(shapes: Shapes) -> Iterator[tuple[str, tuple[int, int]]]:
-    """The matrices among some weights by module."""
+    """Module and sides [out, in] of each matrix among some weights."""
     for name, shape in shapes.items():
         if len(shape) == 2:
             yield name.removesuffix(".weight"), (shape[0], shape[1])

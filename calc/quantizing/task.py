@@ -49,8 +49,8 @@ class Draft:
 
 
 def peak_of(drafts: Iterable[Draft]) -> Draft:
-    """The draft of a phase that needs most on the GPU: blocks and matrices follow each other. Raises ConfigError where
-    there is none."""
+    """The draft that needs most on the GPU: one block or matrix is worked on at a time. Raises ConfigError where there
+    is none."""
     known = list(drafts)
     if not known:
         raise ConfigError(Message("The tool finds no matrix in this model that it could quantize this way."), "to")
@@ -65,10 +65,10 @@ class Conversion:
     to: WeightFormat
     samples: int  # calibration samples
     tokens: int  # of each
-    at_once: int  # samples in one forward pass
-    file: int  # bytes of the checkpoint's largest file
+    pass_samples: int  # samples in one forward pass
+    file_bytes: int  # of the checkpoint's largest file
     offload: bool  # whether what AWQ keeps of each sample waits in host memory
-    result: int  # bytes of the quantized checkpoint
+    result_bytes: int  # of the quantized checkpoint
     symbols: TracedSymbols = field(default_factory=TracedSymbols)
 
     def named(self, name: str, value: int, meaning: Message) -> Traced:
@@ -82,17 +82,18 @@ class Conversion:
         return self.named(f"w_{value}", value, Message("width of an input or output of a matrix"))
 
     @cached_property
-    def all_samples(self) -> Traced:
+    def sample_count(self) -> Traced:
         return self.named("N", self.samples, Message("calibration samples"))
 
     @cached_property
-    def sample(self) -> Traced:
+    def sample_tokens(self) -> Traced:
         return self.named("S", self.tokens, Message("tokens of a calibration sample"))
 
     @cached_property
-    def step(self) -> Traced:
+    def pass_tokens(self) -> Traced:
         """Tokens of one forward pass."""
-        return self.named("B", self.at_once, Message("calibration samples in one forward pass")) * self.sample
+        samples = self.named("B", self.pass_samples, Message("calibration samples in one forward pass"))
+        return samples * self.sample_tokens
 
     @cached_property
     def hidden(self) -> Traced:
@@ -100,6 +101,7 @@ class Conversion:
 
     @cached_property
     def checkpoint(self) -> Traced:
+        """Bytes of the checkpoint in 16 bits."""
         numel = sum(tensor.parameters for tensor in self.model.tensors() if tensor.excluded_as != "persistent_buffers")
         return 2 * self.named("W", numel, Message("parameters of the checkpoint"))
 
@@ -118,6 +120,7 @@ class Conversion:
         return 2 * self.named("O", numel, Message("parameters outside the blocks"))
 
     def block(self, block: Block) -> Traced:
+        """Bytes of one layer in 16 bits."""
         layers = max(1, len(block.layers))
         numel = sum(tensor.parameters for tensor in self.model.tensors_of(block)) // layers
         return 2 * self.named(f"P_{block.layers[0] if block.layers else 0}", numel, Message("parameters of a block"))

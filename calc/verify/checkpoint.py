@@ -24,7 +24,7 @@ BITS = {
 }  # fmt: skip
 
 
-class Stored(NamedTuple):
+class StoredTensor(NamedTuple):
     """One tensor as it lies in the file; None for what the source does not say."""
 
     dtype: str | None
@@ -39,7 +39,7 @@ class Stored(NamedTuple):
 class Checkpoint(Frozen):
     """Tensors of a checkpoint. An index names them without their shapes, a print-out shows no bytes."""
 
-    tensors: dict[str, Stored]
+    tensors: dict[str, StoredTensor]
     total_bytes: int | None = None
     """Bytes that the source states for all tensors together; None where they are their sum."""
     unseen: tuple[Message, ...] = ()
@@ -128,7 +128,7 @@ def _from_rows(table: Mapping[str, Any]) -> Checkpoint:
     return Checkpoint.model_construct(tensors=rows, total_bytes=None, unseen=())  # each row is checked above
 
 
-def _stored(name: str, row: Any) -> Stored:
+def _stored(name: str, row: Any) -> StoredTensor:
     if not isinstance(row, Mapping) or not {"dtype", "shape", "data_offsets"} <= row.keys():
         sentence = "{name} is {row}; a tensor of a safetensors header has dtype, shape and data_offsets."
         raise ConfigError(Message(sentence, name=shown(name), row=shown(row)))
@@ -144,7 +144,7 @@ def _stored(name: str, row: Any) -> Stored:
     if size != -(-prod(shape) * BITS[dtype] // 8):
         sentence = "{name} takes {size:,} bytes by its data_offsets, but {expected:,} by its dtype and shape."
         raise ConfigError(Message(sentence, name=shown(name), size=size, expected=prod(shape) * BITS[dtype] // 8))
-    return Stored(dtype, tuple(shape), size)
+    return StoredTensor(dtype, tuple(shape), size)
 
 
 def _whole_numbers(value: Any) -> bool:
@@ -160,7 +160,7 @@ def _from_index(index: Mapping[str, Any]) -> Checkpoint:
     if total is not None and not _whole_numbers([total]):
         raise ConfigError(Message("metadata.total_size is {total}; it must be a number of bytes.", total=shown(total)))
     return Checkpoint.model_construct(
-        tensors=dict.fromkeys(names, Stored(None, None, None)),
+        tensors=dict.fromkeys(names, StoredTensor(None, None, None)),
         total_bytes=total,
         unseen=(Message("An index holds names and the total of bytes, no shapes: only the names are compared."),),
     )

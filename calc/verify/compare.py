@@ -8,7 +8,7 @@ from typing import Literal
 from calc.errors import Frozen
 from calc.model.architecture import Architecture
 from calc.model.tensor import Shape
-from calc.verify.checkpoint import Checkpoint, Stored
+from calc.verify.checkpoint import Checkpoint, StoredTensor
 
 Status = Literal["missing", "extra", "other shape"]
 
@@ -83,7 +83,7 @@ class Comparison(Frozen):
 
 
 def compare(architecture: Architecture, checkpoint: Checkpoint) -> Comparison:
-    """Everything that we list (vision encoder and MTP layers too) against what the checkpoint holds."""
+    """Our tensors, those of vision encoder and MTP layers too, matched with a checkpoint's."""
     ours = {name: tensor.shape for tensor in architecture.tensors() for name in tensor.names()}
     theirs = _renamed(checkpoint.tensors, ours)
     matched: dict[str, int] = {}  # ours -> parameters of theirs
@@ -120,9 +120,9 @@ def compare(architecture: Architecture, checkpoint: Checkpoint) -> Comparison:
     )
 
 
-def _renamed(tensors: Mapping[str, Stored], ours: Mapping[str, Shape]) -> dict[str, Stored]:
+def _renamed(tensors: Mapping[str, StoredTensor], ours: Mapping[str, Shape]) -> dict[str, StoredTensor]:
     """Each name as ours would have it, where another prefix makes it one that we know."""
-    known: dict[str, Stored] = {}
+    known: dict[str, StoredTensor] = {}
     for name, stored in tensors.items():
         moved = (own + name.removeprefix(before) for before, own in PREFIXES if name.startswith(before))
         known[next((m for m in moved if m in ours or _target(m, stored, ours)[0] or _is_auxiliary(m, ours)), name)] = (
@@ -131,7 +131,7 @@ def _renamed(tensors: Mapping[str, Stored], ours: Mapping[str, Shape]) -> dict[s
     return known
 
 
-def _target(name: str, stored: Stored, ours: Mapping[str, Shape]) -> tuple[str | None, float | None]:
+def _target(name: str, stored: StoredTensor, ours: Mapping[str, Shape]) -> tuple[str | None, float | None]:
     """Our tensor that this one holds, and its bits a weight when they are packed."""
     if name in ours and stored.shape in (None, ours[name]):
         return name, None

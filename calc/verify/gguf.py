@@ -9,7 +9,7 @@ from typing import Any
 
 from calc.errors import ConfigError, Frozen, Message, shown
 from calc.formats.ggml import TYPES
-from calc.verify.checkpoint import Checkpoint, Stored
+from calc.verify.checkpoint import Checkpoint, StoredTensor
 
 MAX_TENSORS = 32_768  # experts are stacked, so that the largest models have some 2,000
 MAX_ENTRIES = 10_000  # some 50
@@ -107,7 +107,7 @@ class _Cursor:
         numbers = self.take(length * struct.calcsize("<" + SCALARS[inner]))
         return list(struct.unpack(f"<{length}{SCALARS[inner]}", numbers)) if length <= MAX_ARRAY_LENGTH else length
 
-    def tensor(self) -> tuple[str, Stored]:
+    def tensor(self) -> tuple[str, StoredTensor]:
         name, dims = self.text(), self.number("I")
         if dims > 4:
             raise ConfigError(Message("{name} has {dims} dimensions; GGUF allows four.", name=shown(name), dims=dims))
@@ -122,4 +122,4 @@ class _Cursor:
         if prod(shape) % size_of.block:
             sentence = "{name} has {weights:,} weights, no whole number of {format} blocks."
             raise ConfigError(Message(sentence, name=shown(name), weights=prod(shape), format=size_of.name))
-        return name, Stored(size_of.name, shape, prod(shape) // size_of.block * size_of.bytes)
+        return name, StoredTensor(size_of.name, shape, prod(shape) // size_of.block * size_of.bytes)

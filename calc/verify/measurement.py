@@ -148,11 +148,12 @@ class MeasuredRow(Frozen):
 
     @property
     def difference(self) -> int | None:
-        """Predicted over measured, less one."""
+        """Bytes predicted less those measured; None where nothing was."""
         return None if self.measured is None else self.predicted - self.measured
 
     @property
     def share(self) -> float | None:
+        """Difference as a share of what was measured."""
         return None if self.difference is None or not self.measured else self.difference / self.measured
 
 
@@ -215,7 +216,7 @@ class Closeness(Frozen):
 
 
 def closeness(rows: Sequence[MeasuredRow]) -> Closeness | None:
-    """None where nothing was measured."""
+    """Closeness of the sizes; None where nothing was measured."""
     misses = [abs(row.share) for row in rows if row.share is not None]
     if not misses:
         return None
@@ -237,13 +238,13 @@ def predicted(row: Measured, architecture: Architecture, serving: Serving, recip
         training = Training(architecture, scenario)
         memory = training.memory()
         return memory.total - memory.overhead - memory.weights
-    cache, working = moment(row, serving)
+    cache, working = peak_bytes(row, serving)
     return cache if row.kind == "cache" else cache + working
 
 
-def moment(row: Serve, serving: Serving) -> tuple[int, int]:
+def peak_bytes(row: Serve, serving: Serving) -> tuple[int, int]:
     """Bytes of cache and of working memory at the peak of a prefill, or of a decode after it."""
     run = serving.with_engine(row.engine).on(usual_gpus()[0], row.workload)
     passing = row.engine.passes(run.requirements.setup, 0, row.workload)[row.generated]
-    peak = max(passing, key=lambda moment: moment.bytes)
+    peak = max(passing, key=lambda passed: passed.bytes)
     return peak.cache, int(peak.working.bytes)

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from calc.errors import ConfigError, Message, shown
 from calc.families.fields import MAX_SIZE
 from calc.model.tensor import Shape, Shapes
-from calc.verify.checkpoint import MAX_TENSORS, Checkpoint, Stored
+from calc.verify.checkpoint import MAX_TENSORS, Checkpoint, StoredTensor
 
 MAX_CHARACTERS = 1_000_000  # 60 layers, each unlike the one before, print a tenth of it
 MAX_DEPTH = 100
@@ -261,7 +261,7 @@ def read_printed(text: str) -> Checkpoint:
         sentence = "This print-out stands for {written} tensors; a model has at most {most:,}."
         raise ConfigError(Message(sentence, written=written, most=MAX_TENSORS))
     unseen = (*_missing(sizeless), *_assumed(modules), *_left_out(modules, rest), *ALWAYS)
-    rows = {name: Stored(None, tensor.shape, None) for tensor in tensors for name in tensor.names()}
+    rows = {name: StoredTensor(None, tensor.shape, None) for tensor in tensors for name in tensor.names()}
     return Checkpoint.model_construct(tensors=rows, total_bytes=None, unseen=unseen)
 
 

@@ -44,13 +44,9 @@ def table(shown: list[GPU]) -> None:
     names = tuple(gpu.id for gpu in shown if gpu.id in picked)
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         most = tables.in_sight("catalogue_columns", DECISIVE)
-        leading_button(
-            WEIGH,
-            say("Weigh on these {n:,} GPUs", n=len(names)) if len(names) > 1 else say("Weigh on this GPU"),
-            "weigh_on",
-            lambda: change(gpu=names),
-            disabled=not names,
-        )
+        is_plural = len(names) > 1
+        label = say("Weigh on these {n:,} GPUs", n=len(names)) if is_plural else say("Weigh on this GPU")
+        leading_button(WEIGH, label, "weigh_on", lambda: change(gpu=names), disabled=not names)
     tables.pick("catalogue", say("GPUs"), columns(), shown, id=lambda gpu: gpu.id, most=most, several=True)
 
 

@@ -31,17 +31,23 @@ DRAIN = "WEIGHBRIDGE_DRAIN"
 ones are sent to others; none where it is not set."""
 LOGS = "WEIGHBRIDGE_LOGS"
 """Environment variable: `json` makes each line of the log an object."""
-READY, FIGURES, HEALTH = "/ready", "/metrics", "/_stcore/health"
-PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+EMBEDDING = "WEIGHBRIDGE_EMBEDDED_IN"
+"""Environment variable: the sites, apart from our own, that may show the page in a frame, as in a
+Content-Security-Policy; `*` for all."""
+METRICS = "WEIGHBRIDGE_METRICS"
+"""Environment variable: any text opens the address of the metrics."""
+READY, METRICS_PATH, HEALTH = "/ready", "/metrics", "/_stcore/health"
+PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 SECONDS = (0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 5.0, 10.0)
-"""Upper ends of the histogram of runs."""
+"""Upper ends of the buckets of the histogram of runs."""
 QUERY, TOKEN = re.compile(r"\?\S*"), re.compile(r"\bhf_\w+")
+"""Parts of a message that a log line leaves out: the query of an address, and a token of the Hub."""
 LONGEST = 500
 """Characters of a log line's message."""
 
 
 class HubErrors(logging.Handler):
-    """Counts what the Hub's module says of its failures, by kind."""
+    """Handler that counts the failures that the Hub's module logs, by kind."""
 
     def __init__(self, counter: Counter) -> None:
         super().__init__()
@@ -72,7 +78,7 @@ class Operations:
         for read in (evidence.accuracy, evidence.servers, evidence.speeds, evidence.startups):
             read()
         if os.environ.get(LOGS) == "json":
-            log_lines()
+            log_as_json()
         logger = logging.getLogger(hub.__name__)
         logger.setLevel(logging.INFO)
         logger.addHandler(self.hub_errors)
@@ -105,42 +111,42 @@ class Operations:
 
 
 class Gate:
-    """Answers what runners ask, and shows figures, Streamlit's too, only where they are asked for; counts readers, and
+    """Middleware that answers probes, shows metrics, Streamlit's too, only where `METRICS` is set, counts readers, and
     sends new ones away while the server drains."""
 
     def __init__(self, app: ASGIApp, operations: Operations) -> None:
         self.app, self.operations = app, operations
-        self.shows_figures = bool(os.environ.get(METRICS))
+        self.shows_metrics = bool(os.environ.get(METRICS))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         operations = self.operations
         if scope["type"] == "websocket":
             if operations.is_draining:
-                return await WebSocket(scope, receive, send).send_denial_response(elsewhere())
+                return await WebSocket(scope, receive, send).send_denial_response(not_ready())
             with operations.sessions.track_inprogress():
                 return await self.app(scope, receive, send)
         path = scope["path"] if scope["type"] == "http" else ""
         if path.endswith(READY):
             is_ready = operations.is_warm and not operations.is_draining
-            return await (PlainTextResponse("ready") if is_ready else elsewhere())(scope, receive, send)
-        if path.endswith(FIGURES) and not self.shows_figures:
+            return await (PlainTextResponse("ready") if is_ready else not_ready())(scope, receive, send)
+        if path.endswith(METRICS_PATH) and not self.shows_metrics:
             return await PlainTextResponse("Not found", 404)(scope, receive, send)
-        if path.endswith(FIGURES) and not path.endswith(f"_stcore{FIGURES}"):
-            figures = Response(generate_latest(operations.registry), media_type=PROMETHEUS)
+        if path.endswith(METRICS_PATH) and not path.endswith(f"_stcore{METRICS_PATH}"):
+            figures = Response(generate_latest(operations.registry), media_type=PROMETHEUS_TEXT)
             return await figures(scope, receive, send)
         if path and operations.is_draining and not path.endswith(HEALTH):
-            return await elsewhere()(scope, receive, send)
+            return await not_ready()(scope, receive, send)
         await self.app(scope, receive, send)
 
 
-def elsewhere() -> Response:
-    """Sends a proxy to another replica."""
+def not_ready() -> Response:
+    """Answer that sends a proxy to another replica."""
     return PlainTextResponse("not ready", 503, {"Retry-After": "1"})
 
 
 class JsonLine(logging.Formatter):
-    """One object a record. What readers gave is not in it: no query of an address, no token, and of an error its type
-    and places, but not its text."""
+    """A record as a JSON object. What readers gave is not in it: no query of an address, no token, and of an error its
+    type and places, but not its text."""
 
     def format(self, record: logging.LogRecord) -> str:
         message = TOKEN.sub("hf_…", QUERY.sub("?…", record.getMessage()))[:LONGEST]
@@ -157,8 +163,8 @@ class JsonLine(logging.Formatter):
         return json.dumps(line, ensure_ascii=False)
 
 
-def log_lines() -> None:
-    """Every logger that prints does so in objects, ours too."""
+def log_as_json() -> None:
+    """Make every logger that prints write objects, ours too."""
     root = logging.getLogger()
     root.addHandler(logging.StreamHandler())
     for logger in (root, *map(logging.getLogger, root.manager.loggerDict)):
@@ -166,13 +172,6 @@ def log_lines() -> None:
             handler.setFormatter(JsonLine())
         if logger is not root and logger.handlers:
             logger.propagate = False
-
-
-EMBEDDING = "WEIGHBRIDGE_EMBEDDED_IN"
-"""Environment variable: the sites, apart from our own, that may show the page in a frame, as in a
-Content-Security-Policy; `*` for all."""
-METRICS = "WEIGHBRIDGE_METRICS"
-"""Environment variable: any text opens the address of the metrics."""
 
 
 def policy(embedded_in: str) -> str:
@@ -199,7 +198,7 @@ def policy(embedded_in: str) -> str:
 
 
 class Headers:
-    """Headers for the browser's own guards on every answer, that to an error of ours among them."""
+    """Middleware that adds headers for the browser's own guards to every answer, that to an error of ours too."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

@@ -405,11 +405,14 @@ ROLLOUT_PHASES: dict[RolloutPhaseName, Message] = {
     "reference": Message("Passes without gradients"),
     "update": Message("Update"),
 }
+EVERY_PHASE: dict[str, Message] = {
+    phase: label for labels in (PHASES, ROLLOUT_PHASES) for phase, label in labels.items()
+}
 
 
 def phase(name: Phase | RolloutPhaseName, peak: str) -> str:
     """A phase of a training step, or of one with generation; where it is the peak, that is said."""
-    label = next(label for labels in (PHASES, ROLLOUT_PHASES) for phase, label in labels.items() if phase == name)
+    label = EVERY_PHASE[name]
     return say("{phase} (peak)", phase=label) if name == peak else say(label)
 
 

@@ -133,15 +133,8 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
             most=words.figure(plan.waits.most_requests_per_s),
             share=plan.waits.utilization,
         )
-    leading_button(
-        WEIGH,
-        say("Use this"),
-        f"use_{name}",
-        use,
-        answer,
-        plan,
-        help=say("Weigh one copy with these settings: GPU, layout, formats, batch and context."),
-    )
+    help_text = say("Weigh one copy with these settings: GPU, layout, formats, batch and context.")
+    leading_button(WEIGH, say("Use this"), f"use_{name}", use, answer, plan, help=help_text)
     with drawer(say("Launch command"), f"launch_{name}", icon=":material/terminal:") as is_open:
         if is_open:
             command(answer, ranked)

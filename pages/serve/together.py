@@ -41,8 +41,8 @@ def neighbours(others: Sequence[Neighbour]) -> None:
     added_models.add_model(place, neighbour, most, "add_neighbour", full)
     added_models.suggest(place, neighbour, most, SUGGESTED)
     if others:
-        shown = {"label": say("Servers that are not in use"), "help": control.help_of(turns.option)}
-        control.choose(turns, turns.option.choices, shown, None)
+        shown = control.labelled(turns, say("Servers that are not in use"))
+        control.choose(turns, turns.option.choices, shown)
     caption("Each has a server of its own. They start one after another: the model of the question first, then these.")
     for number, other in enumerate(others):
         with st.container(border=True, key=f"neighbour_{number}"):

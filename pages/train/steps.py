@@ -3,9 +3,8 @@ takes."""
 
 from collections.abc import Callable
 
-import streamlit as st
-
 from calc import Memory
+from calc.errors import Message
 from calc.hardware import find_gpu
 from calc.time import ComparedStep
 from pages.parts import words
@@ -14,7 +13,7 @@ from pages.parts.outputs import charts, comparison, frame, plot, share
 from pages.parts.outputs.cards import badge, most, no_gpu
 from pages.parts.outputs.findings import told_apart
 from pages.parts.outputs.training_answer import spelled
-from pages.parts.screen import caption, paragraph, small_table
+from pages.parts.screen import caption, small_table
 from pages.parts.state.compared import Stepped, stepped
 from pages.parts.state.query import STEPS
 from pages.parts.state.scenario import places
@@ -28,16 +27,10 @@ def headings(answer: Stepped) -> None:
     share.keep(answer)
     if not answer.others:
         caption("Keep this step, then change it: both stay side by side, whatever the loss.")
-    with st.grid(6, min_column_width=150, gap="xsmall"):
-        for number, (letter, step) in enumerate(answer.lettered):
-            with st.container(gap="xxsmall"):
-                paragraph("**{letter}** · {name}", letter=letter, name=step.model.name)
-                if not number:
-                    caption("The step on the sliders")
-                    continue
-                settings = answer.scenario.comparison.steps[number - 1].split("&")
-                st.caption(" ".join(f"`{part}`" for part in settings if not part.startswith("model=")))
-                added_models.remove_button(places(("comparison",))["steps"], number - 1, f"remove_{letter}")
+    links = [link.split("&") for link in ("", *answer.scenario.comparison.steps)]
+    settings = (" ".join(f"`{part}`" for part in parts if not part.startswith("model=")) for parts in links)
+    entries = [(letter, step.model.name, of) for (letter, step), of in zip(answer.lettered, settings, strict=True)]
+    added_models.side_by_side(places(("comparison",))["steps"], entries, Message("The step on the sliders"), 150)
     added_models.refusals((letter, step.error) for letter, step in answer.lettered)
 
 
@@ -45,7 +38,6 @@ def table(answer: Stepped, gpu: str) -> None:
     """A column for each step; what differs from the first is marked."""
     columns = answer.complete
     steps, first = [column.step for column in columns], columns[0].step
-    peaks = [*words.PHASES.items(), *words.ROLLOUT_PHASES.items()]
 
     def row(label: str, text: Callable[[ComparedStep], str]) -> list[str]:
         return [label, *map(text, steps)]
@@ -75,7 +67,7 @@ def table(answer: Stepped, gpu: str) -> None:
     rows += [
         row(gpu, lambda step: badge(step.verdict.verdict)),
         sizes(say("Memory per GPU"), [step.verdict.required for step in steps]),
-        row(say("Peak"), lambda step: say(next(phase for name, phase in peaks if name == step.peak))),
+        row(say("Peak"), lambda step: say(words.EVERY_PHASE[step.peak])),
         *(sizes(say(name), [step.phases.get(phase) for step in steps]) for phase, name in words.PHASES.items()),
     ]
     if any(step.rollout for step in steps):

@@ -1,5 +1,6 @@
 from functools import partial
 
+from pages.parts import words
 from pages.parts.inputs import training
 from pages.parts.outputs import charts, frame, from_other_pages, paper, plot, training_answer, training_time
 from pages.parts.state.query import TRAIN
@@ -29,7 +30,9 @@ def train(answer: Trained) -> None:
             plot.draw("stages", say("Memory per pipeline stage"), by_stage, titled=True)
 
     def over_the_sequence() -> None:
-        plot.draw("sequences", say("Memory vs. sequence length"), charts.sequence_bars(report.by_sequence))
+        by_length = {words.tokens(tokens): memory for tokens, memory in report.by_sequence.items()}
+        bars = charts.step_bars(by_length, say("Sequence length, tokens"))
+        plot.draw("sequences", say("Memory vs. sequence length"), bars)
 
     drawn: dict[Tab, frame.Section] = {
         "gpus": (say("Memory vs. GPU capacity"), against_each_gpu),

@@ -94,15 +94,8 @@ def use(answer: TrainingPlanned, plan: TrainingPlan, name: str) -> None:
         accumulation=plan.accumulation,
         headroom=words.figure(plan.headroom_gib),
     )
-    leading_button(
-        TRAIN,
-        say("Use this"),
-        f"use_{name}",
-        take,
-        answer,
-        plan,
-        help=say("Its memory on Train with these settings: GPU, layout, batch and recomputation."),
-    )
+    help_text = say("Its memory on Train with these settings: GPU, layout, batch and recomputation.")
+    leading_button(TRAIN, say("Use this"), f"use_{name}", take, answer, plan, help=help_text)
     training_time.operations(answer.speed(plan), name)
 
 

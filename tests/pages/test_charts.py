@@ -151,7 +151,7 @@ def test_figures_are_small_and_bring_their_own_looks(theme, monkeypatch):
         charts.gpu_bars(result.verdicts, result.memories),
         charts.context_bars(result),
         charts.gpu_bars(step.verdicts, step.memories, words.TRAINED),
-        charts.sequence_bars(step.by_sequence),
+        charts.step_bars({str(tokens): memory for tokens, memory in step.by_sequence.items()}, ""),
     ):
         figure = drawn(figure)
         assert len(figure.to_json()) < 60_000

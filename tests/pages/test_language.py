@@ -8,7 +8,7 @@ import pytest
 from calc.errors import Message
 from calc.serving.engines import ENGINES
 from calc.text import pack
-from calc.verify.checkpoint import Checkpoint, Stored
+from calc.verify.checkpoint import Checkpoint, StoredTensor
 from pages.parts import words
 from pages.parts.state.query import EVERYTHING
 from pages.parts.state.scenario import Source, places
@@ -254,7 +254,7 @@ def test_a_model_of_the_hub(monkeypatch):
 def test_an_unknown_family_of_the_hub(monkeypatch):
     strange = GIVEN.model_copy(update={"config": {"model_type": "strange"}})
     monkeypatch.setattr(hub, "fetch", lambda *_: strange)
-    monkeypatch.setattr(hub, "checkpoint", lambda *_: Checkpoint(tensors={"a": Stored("F8_E4M3", (8, 8), 64)}))
+    monkeypatch.setattr(hub, "checkpoint", lambda *_: Checkpoint(tensors={"a": StoredTensor("F8_E4M3", (8, 8), 64)}))
     assert unsaid(page(model="org/own")) == []
 
 
@@ -280,7 +280,7 @@ def test_verify(choice):
 
 
 def test_a_checkpoint_that_differs(monkeypatch):
-    tensors = {"model.norm.weight": Stored("F32", (3,), 12), "odd.weight": Stored("BF16", (2, 2), 8)}
+    tensors = {"model.norm.weight": StoredTensor("F32", (3,), 12), "odd.weight": StoredTensor("BF16", (2, 2), 8)}
     monkeypatch.setattr(hub, "fetch", lambda *_: GIVEN)
     monkeypatch.setattr(hub, "checkpoint", lambda *_: Checkpoint(tensors=tensors))
     app = run(page("verify", model="Qwen/Qwen2.5-0.5B").button(key="read_headers").click())

@@ -18,7 +18,7 @@ from calc.families.gguf import FILE_TYPES
 from calc.formats import native, native_weights
 from cli import main
 from presets import hub, models
-from presets.replies import Lately
+from presets.replies import RecentAnswers
 from tests.hub_server import COMMIT, TOKEN, Hub, Odd, safetensors
 from tests.hub_server import hub as serve
 
@@ -96,7 +96,7 @@ def server(monkeypatch, tmp_path):
         running.sizes["org/huge/config.json"] = 100_000_000
         point_at(monkeypatch, running.endpoint)
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
-        monkeypatch.setattr(hub, "MISSING", Lately(60.0, 10))
+        monkeypatch.setattr(hub, "MISSING", RecentAnswers(60.0, 10))
         yield running
 
 
@@ -310,7 +310,7 @@ def test_a_checkpoint_of_more_files_than_are_read_is_refused(server: Hub):
 
 def test_what_the_hub_does_not_have_is_asked_once_a_minute(monkeypatch, server: Hub):
     now = [0.0]
-    monkeypatch.setattr(hub, "MISSING", Lately(60.0, 2, lambda: now[0]))
+    monkeypatch.setattr(hub, "MISSING", RecentAnswers(60.0, 2, lambda: now[0]))
 
     def requests(name):
         before = len(server.tokens_seen)
@@ -326,7 +326,7 @@ def test_what_the_hub_does_not_have_is_asked_once_a_minute(monkeypatch, server: 
 
 
 def test_no_more_refusals_are_remembered_than_so_many():
-    refusals = Lately[int](60.0, 100)
+    refusals = RecentAnswers[int](60.0, 100)
     for n in range(10_000):
         refusals.put(n, n)
     assert (len(refusals.answers), refusals.get(9_999), refusals.get(0)) == (100, 9_999, None)

@@ -46,27 +46,29 @@ class Pages(NamedTuple):
         return [growth(stage.blocks, self.serving.precision.kv) for stage in self.serving.laid_out.stages]
 
     @property
-    def whole(self) -> bool:
-        """Whether a number of bytes stands for a token."""
+    def is_per_token(self) -> bool:
+        """Whether every token takes the same bytes: no layer has a window or a state."""
         states = any(state_bytes(stage.blocks) for stage in self.serving.laid_out.stages)
         return not states and all(set(bits) <= {None} for bits in self.growth)
 
     @property
-    def token(self) -> int:
+    def bytes_per_token(self) -> int:
         """Bytes of a token on the most loaded rank, where every layer keeps the whole context."""
         case, stages = self.cases[0], range(len(self.serving.laid_out.stages))
         block = case.pool.block_size(self.length)
         return max(case.pool.required_bytes(stage, 1, block) for stage in stages) // block
 
     @property
-    def latent(self) -> bool:
+    def has_latents(self) -> bool:
+        """Whether a layer caches a latent vector in place of keys and values (MLA)."""
         return any(mixer.absorbs for block in self.architecture.blocks for mixer in block.mixers)
 
     def tokens(self, case: Case, nbytes: int) -> int:
         """Tokens that the engine prints for a number of bytes on every stage."""
         return case.pool.tokens_of(nbytes, self.length)
 
-    def request(self, case: Case) -> int:
+    def request_bytes(self, case: Case) -> int:
+        """Bytes of a request of the whole context on the stage that needs most."""
         stages = range(len(self.serving.laid_out.stages))
         return max(case.pool.required_bytes(stage, 1, self.length) for stage in stages)
 
@@ -106,7 +108,7 @@ def cache_rows(log: Log, cache: Pages) -> Iterator[Difference]:
         return
     has_bytes = log.kv_bytes is not None and log.kv_bytes > 0
     if has_bytes and log.kv_tokens:
-        if cache.whole:
+        if cache.is_per_token:
             yield from _per_token(log, log.kv_bytes or 0, log.kv_tokens, cache)
         else:  # of one kind of layer, or, of vLLM since 0.21, the requests times their length
             yield held_in_pages(
@@ -160,12 +162,12 @@ def rounding_of(log: Log) -> int:
 
 def block_size(log: Log, cache: Pages) -> int:
     """Tokens of a block: FlashMLA asks for 64."""
-    return log.settings.block_size or (64 if cache.latent else cache.cases[0].pool.block_size(cache.length))
+    return log.settings.block_size or (64 if cache.has_latents else cache.cases[0].pool.block_size(cache.length))
 
 
 def _per_token(log: Log, kv_bytes: int, tokens: int, cache: Pages) -> Iterator[Difference]:
     """Bytes per token, and the tokens that the log's bytes hold at ours. A cache has whole blocks."""
-    size, block = cache.token, block_size(log, cache)
+    size, block = cache.bytes_per_token, block_size(log, cache)
     rounding = rounding_of(log)
     low, high = (kv_bytes - rounding) / (tokens + block) / size, (kv_bytes + rounding) / tokens / size
     agrees, hold = low <= 1 <= high, kv_bytes // size // block * block
@@ -185,7 +187,7 @@ def _per_token(log: Log, kv_bytes: int, tokens: int, cache: Pages) -> Iterator[D
 
 def _why_per_token(low: float, high: float, cache: Pages) -> Message:
     """Why the log's bytes per token are between `low` and `high` times ours."""
-    layers, layout, latent = cache.architecture.num_layers, cache.serving.layout, cache.latent
+    layers, layout, latent = cache.architecture.num_layers, cache.serving.layout, cache.has_latents
     ranks = next((n for n in range(2, layout.tp + 1) if latent and low <= 1 / n <= high), None)
     if latent and low <= 640 / 576 <= high:
         return Message("vLLM before 0.8 pads the latent to 640 elements a layer")
@@ -225,10 +227,10 @@ def _states(log: Log, states: int, nbytes: int, cache: Pages) -> Iterator[Differ
 
 def _single_request(needed: int, cache: Pages) -> Difference:
     """Bytes that vLLM needs for a request of the whole context, when it refuses to start."""
-    case = min(cache.cases, key=lambda case: abs(cache.request(case) - needed))
-    per_request = cache.request(case)
+    case = min(cache.cases, key=lambda case: abs(cache.request_bytes(case) - needed))
+    per_request = cache.request_bytes(case)
     differ = "The cache of a request differs: another cache format, layout or model than ours."
-    if not cache.whole:
+    if not cache.is_per_token:
         differ = (
             "The cache of a request differs: windows hold the tokens of a step too, {step:,} in ours, and the log's "
             "step, version, cache format or model may be another."
@@ -252,13 +254,13 @@ def _concurrency(concurrency: float, tokens: int, block: int, cache: Pages) -> D
     known: dict[str, Any] = {"tokens": tokens, "requests": high, "length": length, "stated": concurrency}
     known["engine"] = cache.serving.engine.title
     ours = round(high * length)
-    if cache.whole:  # blocks of other sizes; early versions divide tokens by tokens
+    if cache.is_per_token:  # blocks of other sizes; early versions divide tokens by tokens
         low, high = low * length / (length + block), high * (length + cache.cases[0].pool.block_size(length)) / length
     differ = (
         "The log's {tokens:,} tokens of cache are {requests:,.2f} requests of {length:,} tokens in {engine}'s pages, "
         "but {stated:,.2f} in the log: another step, version or cache format than ours."
     )
-    if cache.whole:
+    if cache.is_per_token:
         differ = (
             "The log's {tokens:,} tokens of cache are {requests:,.2f} requests of {length:,} tokens in {engine}'s "
             "pages, but {stated:,.2f} in the log: these lines are not of one rank and start."

@@ -57,7 +57,7 @@ def nearest(log: Log, candidates: Mapping[Message, LoadedWeights]) -> Message:
 def _weights(
     log: Log, known: StartupLog, candidates: Mapping[Message, LoadedWeights], ours: Report
 ) -> Iterator[Difference]:
-    """Beside what an engine holds, with what it may have loaded too."""
+    """Weights in the log against those that the engine holds, or may have loaded: the nearest of these."""
     if log.weights is None:
         return
     what = nearest(log, candidates)

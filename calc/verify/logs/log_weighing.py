@@ -41,7 +41,7 @@ CACHES: dict[str, CacheFormat | None] = {
     "fp8_ds_mla": "fp8_ds_mla",
 }
 ALIKE = 0.01
-"""Totals of GPUs of one kind, as CUDA prints them, differ by less, share: 39.49 and 39.56 GiB of an A100-40."""
+"""Share by which CUDA's totals of GPUs of one kind differ at most: 39.49 and 39.56 GiB of an A100-40."""
 
 
 LIBRARIES = 0.03

@@ -161,6 +161,7 @@ def setting(name: str, value: str) -> str | int | float | bool | None:
 
 
 def finished(start: Start, starts: int) -> Log:
+    """The log of a start, one of so many in the text."""
     figures_read = start.of_most_loaded()
     log_settings = LogSettings(**{name: setting(name, value) for name, value in start.settings.items()})
     if "blocks" in figures_read:

@@ -6,7 +6,8 @@ from typing import Any
 import streamlit as st
 
 from calc import ConfigError
-from pages.parts.screen import alert, button, quiet_button
+from calc.errors import Message
+from pages.parts.screen import alert, button, caption, paragraph, quiet_button
 from pages.parts.state.scenario import Place
 from pages.parts.state.url import add, remove
 from pages.parts.words import say
@@ -51,6 +52,20 @@ def suggest(place: Place, read: Read, most: int, suggested: Iterable[str]) -> No
         with st.container(horizontal=True, gap="xsmall"):
             for model in suggested:
                 button(models()[model].name, f"add_{model}", "add", lambda model=model: add(place, read(model), most))
+
+
+def side_by_side(place: Place, entries: Iterable[tuple[str, str, str | None]], first: Message, width: int) -> None:
+    """Letter, name and settings of each, the one on screen first, and of the others a way out."""
+    with st.grid(6, min_column_width=width, gap="xsmall"):
+        for number, (letter, name, settings) in enumerate(entries):
+            with st.container(gap="xxsmall"):
+                paragraph("**{letter}** · {name}", letter=letter, name=name)
+                if not number:
+                    caption(first)
+                    continue
+                if settings is not None:
+                    st.caption(settings)
+                remove_button(place, number - 1, f"remove_{letter}")
 
 
 def remove_button(place: Place, number: int, key: str) -> None:

@@ -25,15 +25,14 @@ Take = Callable[[Any], None]
 
 def control(place: Place, error: ConfigError | None, usual: Any = None, label: str | None = None) -> None:
     """The widget of one field, and under it what is wrong with its value. `usual` is what holds where it is not set."""
-    option = place.option
-    shown: dict[str, Any] = {"label": label or field(place.name), "help": help_of(option)}
+    option, shown = place.option, labelled(place, label)
     if option.is_switch and not option.optional:
         st.toggle(**shown, **bind(place))
     elif option.choices and option.is_number:
         worded(place, shown, usual)
     elif option.is_switch or option.choices:
         choices = (True, False) if option.is_switch else option.choices
-        choose(place, choices, shown, usual)
+        choose(place, choices, shown, empty=default(usual))
     elif option.is_number:
         number(place, shown, default(usual))
     else:
@@ -43,18 +42,29 @@ def control(place: Place, error: ConfigError | None, usual: Any = None, label: s
     faults(error, place)
 
 
-def faults(error: ConfigError | None, place: Place) -> None:
-    """The error of a field, below its control."""
+def faults(error: ConfigError | None, place: Place, take: Take | None = None) -> None:
+    """The error of a field, below its control; `take` sets more than the field."""
     if error is not None and error.field == place.name:
-        explain(error, lambda near: change({place: near}))
+        explain(error, take or (lambda near: change({place: near})))
 
 
-def choose(place: Place, choices: Iterable[Any], shown: dict[str, Any], usual: Any) -> None:
-    """A few choices side by side, many in a list, and none chosen where that is allowed."""
+def labelled(place: Place, label: str | None = None) -> dict[str, Any]:
+    """Label and help of a field's control."""
+    return {"label": label or field(place.name), "help": help_of(place.option)}
+
+
+def choose(
+    place: Place,
+    choices: Iterable[Any],
+    shown: dict[str, Any],
+    called: Callable[[Any], str] | None = None,
+    empty: str | None = None,
+) -> None:
+    """A few choices side by side, many in a list, and none chosen, which `empty` says, where that is allowed."""
     choices = list(choices)
-    shown["format_func"] = lambda chosen: choice(place.name, chosen)
+    shown["format_func"] = called or (lambda chosen: choice(place.name, chosen))
     if place.option.optional:
-        st.selectbox(options=choices, index=None, placeholder=default(usual), **shown, **bind(place, given=None))
+        st.selectbox(options=choices, index=None, placeholder=empty, **shown, **bind(place, given=None))
     elif len(choices) <= BUTTONS:
         st.segmented_control(options=choices, required=True, **shown, **bind(place, given="default"))
     else:

@@ -9,7 +9,7 @@ from calc.formats import CACHE_FORMATS, WEIGHT_FORMATS
 from calc.hardware import find_gpu
 from calc.serving.engines import ENGINES
 from calc.time import MAPPED, PLANNED, price_of
-from pages.parts.inputs.control import concerns, control, controls_in_drawer, drawer, explain, faults, help_of, within
+from pages.parts.inputs.control import choose, concerns, control, controls_in_drawer, drawer, faults, labelled, within
 from pages.parts.inputs.control import number as control_number
 from pages.parts.screen import caption, paragraph
 from pages.parts.state.planned import Planned, TrainingPlanned, chosen_on_weigh, own_gpus, training_candidates
@@ -69,11 +69,8 @@ def rate(place: Place) -> None:
 
 def number(place: Place, take: Callable[..., None] | None = None) -> None:
     """A number in whole steps that may be left open, or be anything above nothing."""
-    shown, least = (
-        {"label": field(place.name), "help": help_of(place.option)},
-        0.001 if place.option.open_below else None,
-    )
-    control_number(place, shown, say("any"), step=1.0, least=least, take=take)
+    least = 0.001 if place.option.open_below else None
+    control_number(place, labelled(place), say("any"), step=1.0, least=least, take=take)
 
 
 def hardware(answer: Answer) -> None:
@@ -93,14 +90,8 @@ def chosen_of(place: Place, options: Sequence[str], placeholder: str, called: Ca
     def take(chosen: list[str]) -> None:
         change({place: tuple(chosen)})
 
-    st.multiselect(
-        field(place.name),
-        options,
-        format_func=called,
-        **show(place.name, list(place.of(st.session_state.scenario)), take, given="default"),
-        help=help_of(place.option),
-        placeholder=placeholder,
-    )
+    shown = labelled(place) | show(place.name, list(place.of(st.session_state.scenario)), take, given="default")
+    st.multiselect(options=options, format_func=called, placeholder=placeholder, **shown)
 
 
 def formats(answer: Planned) -> None:
@@ -117,19 +108,16 @@ def formats(answer: Planned) -> None:
 def engine(answer: Planned) -> None:
     """Engine, and the share of a prompt that is cached."""
     planning, error, known = answer.scenario.serving, answer.error, places(("planning",))
-    with drawer(
-        say("Engine"), "plan_engine_drawer", opened=concerns(error, {"engine", "prefix_share", "prefill_decode"})
-    ) as is_open:
+    is_wrong = concerns(error, {"engine", "prefix_share", "prefill_decode"})
+    with drawer(say("Engine"), "plan_engine_drawer", opened=is_wrong) as is_open:
         if not is_open:
             return
         engine_choice(answer.scenario)
-        if error is not None and error.field == "engine":
-            explain(error, lambda near: change(serving=planning.with_engine(near)))
+        engines = places(("serving",))["engine"]
+        faults(error, engines, lambda near: change(serving=planning.with_engine(near)))
         place = known["prefix_share"]
         limits, now = within(0, 0.99, place.of(answer.scenario))
-        st.number_input(
-            field(place.name), step=0.05, format="%g", help=help_of(place.option), **limits, **bind(place, value=now)
-        )
+        st.number_input(step=0.05, format="%g", **labelled(place), **limits, **bind(place, value=now))
         faults(error, place)
         control(known["prefill_decode"], error)
 
@@ -230,11 +218,5 @@ def map_controls(scenario: Scenario) -> None:
 
 def card(scenario: Scenario) -> None:
     """A GPU of the catalogue, or one of the reader's own."""
-    cards, place = [*own_gpus(scenario), *gpus()], places(("hardware",))["card"]
-    st.selectbox(
-        field("card"),
-        cards,
-        format_func=lambda name: find_gpu(name).name,
-        help=help_of(place.option),
-        **bind(place, options=cards),
-    )
+    place = places(("hardware",))["card"]
+    choose(place, [*own_gpus(scenario), *gpus()], labelled(place), lambda name: find_gpu(name).name)

@@ -20,7 +20,7 @@ from pages.parts.inputs.control import help_of
 from pages.parts.outputs import scripts
 from pages.parts.state.published import published
 from pages.parts.state.query import VERIFY, Page
-from pages.parts.state.scenario import Place, Scenario, Uses, places, usual_gpus
+from pages.parts.state.scenario import Place, Scenario, places, usual_gpus
 from pages.parts.state.trained_as import by_loss, by_method
 from pages.parts.state.url import change, choose, lead
 from pages.parts.state.weighed import Answer
@@ -48,7 +48,7 @@ class Blank:
     put: Callable[[Any], None]
 
 
-def of_place(kind: Literal["number", "list"], part: Uses, name: str) -> Blank:
+def of_place(kind: Literal["number", "list"], part: str, name: str) -> Blank:
     """The control of one field."""
     place = places((part,))[name]
     return Blank(kind, place.of, lambda chosen: change({place: place.option.checked(chosen)}))

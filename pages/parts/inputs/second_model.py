@@ -3,16 +3,12 @@
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 
-import streamlit as st
-
 from calc import Architecture
 from calc.serving.engines import ENGINES
-from pages.parts.inputs.control import faults, help_of
+from pages.parts.inputs.control import choose, faults, labelled
 from pages.parts.state.published import of_preset
 from pages.parts.state.scenario import Place
-from pages.parts.state.url import bind
 from pages.parts.state.weighed import Answer
-from pages.parts.words import field
 from presets import models
 from presets.search import label
 
@@ -20,15 +16,8 @@ from presets.search import label
 def second_model(place: Place, answer: Answer, known: Iterable[str], placeholder: str) -> None:
     """A list of presets and the one that is chosen, which may be none of them."""
     names, chosen = list(known), place.of(answer.scenario)
-    st.selectbox(
-        field(place.name),
-        names if chosen is None or chosen in names else [*names, chosen],
-        index=None,
-        format_func=lambda name: label(name) if name in models() else name,
-        placeholder=placeholder,
-        help=help_of(place.option),
-        **bind(place, given=None),
-    )
+    listed = names if chosen is None or chosen in names else [*names, chosen]
+    choose(place, listed, labelled(place), lambda name: label(name) if name in models() else name, placeholder)
     faults(answer.error, place)
 
 

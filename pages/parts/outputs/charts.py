@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import streamlit as st
 
-from calc import Memory, Report, TrainingReport
+from calc import Memory, Report
 from calc.hardware import GPU, find_gpu
 from calc.serving import MOST_TOKENS, Verdict
 from calc.time import Array, OperatingPoint
@@ -40,6 +40,8 @@ KEY_ABOVE: dict[str, Any] = {
     "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom", "itemsizing": "constant"},
 }
 """Plotly's own key, in a line above the figure."""
+NAMED_ROWS: dict[str, Any] = {"autorange": "reversed", "showgrid": False, "tickmode": "array"}
+"""The axis of a chart whose rows have names, the first on top."""
 LIGHT = Theme(text="#31333F", grid="rgba(49,51,63,0.14)", ground="#FFFFFF")
 DARK = Theme(text="#E8E8E8", grid="rgba(250,250,250,0.16)", ground="#14161B")
 
@@ -65,11 +67,9 @@ def gpu_bars(
     parts: Sequence[str] | None = None,
 ) -> Figure:
     """Memory of each GPU by part against its capacity: a row per GPU, a line where its memory ends."""
-    parts, look = parts or served(memories), theme()
-    rows = [find_gpu(verdict.gpu).name for verdict in verdicts]
-    unit, base = words.unit(max([0, *(memory.high for memory in memories)]))
+    look, rows = theme(), [find_gpu(verdict.gpu).name for verdict in verdicts]
+    unit, base = unit_of(memories)
     usable = [verdict.usable / base for verdict in verdicts]
-    bars = stacked("x", "y", rows, memories, parts)
     capacity = [
         points(
             usable,
@@ -84,8 +84,37 @@ def gpu_bars(
             (2.5, look.text, {"hovertemplate": hover("Usable on the card: {size}", size=f"%{{x:,.2f}} {unit}")}),
         )
     ]
+    labels = [
+        f"{'<br>'.join(wrap(row, 22))}<br><b>|</b> {words.gib(verdict.usable)}"
+        for row, verdict in zip(rows, verdicts, strict=True)
+    ]
+    return memory_rows(rows, labels, memories, parts or served(memories), capacity)
+
+
+def memory_rows(
+    rows: Sequence[str],
+    labels: Sequence[str],
+    memories: Sequence[Memory],
+    parts: Sequence[str],
+    marks: Sequence[dict[str, Any]] = (),
+) -> Figure:
+    """Memory of one GPU by part, a row for each, and marks on the rows."""
+    unit, _ = unit_of(memories)
+    axis = say("{unit} per GPU · hatched: overhead at its highest", unit=unit)
+    return bars_in_rows(rows, labels, [*stacked("x", "y", rows, memories, parts), *marks], parts, axis, unit)
+
+
+def bars_in_rows(
+    rows: Sequence[str],
+    labels: Sequence[str],
+    bars: list[dict[str, Any]],
+    parts: Sequence[str],
+    axis: str,
+    unit: str,
+) -> Figure:
+    """Stacked bars of parts, a row for each, with its label."""
     return figure(
-        [*bars, *capacity],
+        bars,
         part_colors(parts),
         height=ROW * len(rows) + 68,
         margin={"l": 8, "r": 14, "t": 8, "b": 60},
@@ -94,15 +123,14 @@ def gpu_bars(
         bargap=0.36,
         hovermode="y unified",
         xaxis={"rangemode": "tozero", "tickformat": TICKS},
-        yaxis=row_axis(
-            rows,
-            [
-                f"{'<br>'.join(wrap(row, 22))}<br><b>|</b> {words.gib(verdict.usable)}"
-                for row, verdict in zip(rows, verdicts, strict=True)
-            ],
-        ),
-        annotations=[below(say("{unit} per GPU · hatched: overhead at its highest", unit=unit))],
+        yaxis=NAMED_ROWS | {"tickvals": rows, "ticktext": labels, "ticklabelstandoff": 6},
+        annotations=[below(axis)],
     )
+
+
+def unit_of(memories: Iterable[Memory]) -> tuple[str, int]:
+    """Unit for the largest of them, and its bytes."""
+    return words.unit(max([0, *(memory.high for memory in memories)]))
 
 
 def context_bars(report: Report) -> Figure:
@@ -125,7 +153,7 @@ def context_bars(report: Report) -> Figure:
     memories = dict(zip(columns, report.by_context.values(), strict=True))
     ends, names = capacities(report.verdicts, max(memory.high for memory in memories.values()))
     marks = {"shapes": shapes + ends, "annotations": notes + names}
-    bars = _columns(memories, served(memories.values()), say("Context length, tokens"), **marks)
+    bars = memory_columns(memories, served(memories.values()), say("Context length, tokens"), **marks)
     bars["layout"]["xaxis"] |= {"tickmode": "array", "tickvals": columns, "ticktext": texts}
     return bars
 
@@ -175,32 +203,20 @@ def capacities(verdicts: Iterable[Verdict], tallest: int) -> tuple[list[dict[str
     return lines, names
 
 
-def sequence_bars(by_sequence: Mapping[int, Memory]) -> Figure:
-    """The memory of a training step as the sequences grow."""
-    by_length = {words.tokens(tokens): memory for tokens, memory in by_sequence.items()}
-    return _columns(by_length, trained(by_sequence.values()), say("Sequence length, tokens"))
-
-
-def phase_bars(report: TrainingReport) -> Figure:
-    """The memory of each phase of a training step at its peak."""
-    peaks = {words.phase(phase, report.memory.moment): peak.memory for phase, peak in report.phases.items()}
-    return _columns(peaks, trained(peaks.values()), say("Phase of the step"))
-
-
-def rollout_bars(rollout: RolloutReport) -> Figure:
-    """Trainer and engine in each phase of a step with generation."""
-    peaks = {words.phase(phase.name, rollout.peak): rollout_memory(phase) for phase in rollout.phases}
-    return _columns(peaks, trained(peaks.values()), say("Phase of the step"))
-
-
 def stage_bars(stages: Sequence[Memory], parts: Sequence[str] | None = None) -> Figure:
     """The memory of one GPU of each pipeline stage."""
     bars = {str(number + 1): stage for number, stage in enumerate(stages)}
-    return _columns(bars, parts or served(stages), say("Pipeline stage"))
+    return memory_columns(bars, parts or served(stages), say("Pipeline stage"))
 
 
-def _columns(memories: Mapping[str, Memory], parts: Sequence[str], axis: str, **marks: Any) -> Figure:
-    unit, _ = words.unit(max([0, *(memory.high for memory in memories.values())]))
+def step_bars(memories: Mapping[str, Memory], axis: str) -> Figure:
+    """Memory of a training step by part, a column for each phase or length."""
+    return memory_columns(memories, trained(memories.values()), axis)
+
+
+def memory_columns(memories: Mapping[str, Memory], parts: Sequence[str], axis: str, **marks: Any) -> Figure:
+    """Memory of one GPU by part, a column for each."""
+    unit, _ = unit_of(memories.values())
     return figure(
         stacked("y", "x", list(memories), list(memories.values()), parts),
         part_colors(parts),
@@ -236,7 +252,7 @@ def stacked(
     along: str, across: str, rows: Sequence[str], memories: Sequence[Memory], names: Sequence[str]
 ) -> list[dict[str, Any]]:
     """Stacked bars: the parts with the overhead's middle, and hatched what its high end adds."""
-    unit, base = words.unit(max([0, *(memory.high for memory in memories)]))
+    unit, base = unit_of(memories)
     parts = {part: [getattr(memory, part, 0) / base for memory in memories] for part in names}
     rest = [(memory.overhead_high - memory.overhead) / base for memory in memories]
     totals = [
@@ -282,12 +298,6 @@ def stacked(
 def part_colors(parts: Iterable[str]) -> list[tuple[str, str]]:
     """Each part's colour and name."""
     return [(words.color(part), words.part(part)) for part in parts]
-
-
-def row_axis(rows: Sequence[Any], labels: Sequence[str]) -> dict[str, Any]:
-    """The axis of a chart whose rows have names, the first on top."""
-    ticks = {"tickmode": "array", "tickvals": rows, "ticktext": labels, "ticklabelstandoff": 6}
-    return {"autorange": "reversed", "showgrid": False} | ticks
 
 
 def small(text: str) -> dict[str, Any]:
@@ -427,14 +437,8 @@ def heat_map(
         height=CELL * len(rows) + 50,
         margin={"l": 8, "r": 8, "t": 40, "b": 8},
         xaxis={"side": "top", "showgrid": False, "type": "category"},
-        yaxis={
-            "autorange": "reversed",
-            "showgrid": False,
-            "tickmode": "array",
-            "tickvals": list(range(len(rows))),
-            "ticktext": [shortened(name) for name in rows],
-            "zeroline": False,
-        },
+        yaxis=NAMED_ROWS
+        | {"tickvals": list(range(len(rows))), "ticktext": list(map(shortened, rows)), "zeroline": False},
     )
 
 

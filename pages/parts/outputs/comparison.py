@@ -8,6 +8,7 @@ from typing import Any
 import streamlit as st
 
 from calc import Memory
+from calc.errors import Message
 from calc.hardware import find_gpu
 from calc.serving import Report, Verdict
 from calc.serving.comparison import CONTEXTS, ComparedField, cache_growth, ratio
@@ -18,8 +19,8 @@ from pages.parts import words
 from pages.parts.inputs import added_models
 from pages.parts.outputs import charts, plot, share
 from pages.parts.outputs.cards import badge, growing
-from pages.parts.outputs.charts import ROW, Figure, figure, hover, row_axis, small, stacked
-from pages.parts.screen import alert, caption, heading, paragraph, small_table
+from pages.parts.outputs.charts import Figure, figure, hover, small
+from pages.parts.screen import alert, caption, heading, small_table
 from pages.parts.state.compared import LETTERS, Column, Compared
 from pages.parts.state.scenario import MOST_OTHERS, configuration, places
 from pages.parts.words import say
@@ -47,20 +48,19 @@ def configurations(answer: Compared) -> None:
         share.keep(answer)
     suggested = [model for model in SUGGESTED if model != answer.scenario.source.model]
     added_models.suggest(place, configuration, MOST_OTHERS, suggested)
-    with st.grid(6, min_column_width=130, gap="xsmall"):
-        for number, column in enumerate(answer.columns):
-            with st.container(gap="xxsmall"):
-                paragraph("**{letter}** · {name}", letter=column.letter, name=column.answer.model.name)
-                if column.configuration is None:
-                    caption("The model on the sliders")
-                else:
-                    changes = column.configuration.changes()
-                    if changes and column.configuration.source.pasted is None:
-                        st.caption(" ".join(f"`{name}={value}`" for name, value in changes.items()))
-                    added_models.remove_button(place, number - 1, f"remove_{column.letter}")
+    entries = ((column.letter, column.answer.model.name, changes(column)) for column in answer.columns)
+    added_models.side_by_side(place, entries, Message("The model on the sliders"), 130)
     if answer.scenario.comparison.others:
         caption("On the same GPUs, for the same users and lengths: those of the question.")
     added_models.refusals((column.letter, column.answer.error) for column in answer.columns)
+
+
+def changes(column: Column) -> str | None:
+    """Changes of a model, as a link has them; None where there are none to read."""
+    configuration = column.configuration
+    if configuration is None or configuration.source.pasted is not None or not configuration.changes():
+        return None
+    return " ".join(f"`{name}={value}`" for name, value in configuration.changes().items())
 
 
 def numbers(answer: Compared) -> None:
@@ -224,56 +224,31 @@ def model_names(columns: Sequence[Column]) -> dict[str, str]:
 
 def memory_bars(names: Mapping[str, str], memories: Sequence[Memory], parts: Sequence[str]) -> Figure:
     """Memory of one GPU by part."""
-    unit, _ = words.unit(max(memory.high for memory in memories))
-    bars = stacked("x", "y", list(names), memories, parts)
-    axis = say("{unit} per GPU · hatched: overhead at its highest", unit=unit)
-    return _rows(names, bars, charts.part_colors(parts), axis, unit)
+    return charts.memory_rows(list(names), labels_of(names), memories, parts)
 
 
 def parameter_bars(columns: Sequence[Column]) -> Figure:
     """The parameters of each, component by component."""
     counts: list[Mapping[Any, int]] = [column.answer.report.parameters.components for column in columns]
+    names, parts = model_names(columns), [part for part in words.COLORS if any(part in count for count in counts)]
     bars: list[dict[str, Any]] = [
         {
             "type": "bar",
             "orientation": "h",
             "name": words.part(part),
             "x": [count.get(part, 0) / 10**9 for count in counts],
-            "y": [column.letter for column in columns],
+            "y": list(names),
             "marker": {"color": words.color(part)},
             "hovertemplate": hover("{part}: {n} B", part=words.part(part), n="%{x:,.3f}"),
         }
-        for part in components(columns)
+        for part in parts
     ]
-    colors = charts.part_colors(components(columns))
-    return _rows(model_names(columns), bars, colors, say("Billions of parameters"), "B")
+    return charts.bars_in_rows(list(names), labels_of(names), bars, parts, say("Billions of parameters"), "B")
 
 
-def components(columns: Sequence[Column]) -> list[str]:
-    """The components that any of them has."""
-    known = [column.answer.report.parameters.components for column in columns]
-    return [part for part in words.COLORS if any(part in components for components in known)]
-
-
-def _rows(
-    names: Mapping[str, str], bars: list[dict[str, Any]], colors: Sequence[tuple[str, str]], axis: str, unit: str
-) -> Figure:
-    """Stacked bars, a row a letter."""
-    return figure(
-        bars,
-        colors,
-        height=ROW * len(names) + 68,
-        margin={"l": 8, "r": 14, "t": 8, "b": 60},
-        meta=unit,
-        barmode="stack",
-        bargap=0.36,
-        hovermode="y unified",
-        annotations=[charts.below(axis)],
-        xaxis={"rangemode": "tozero", "tickformat": ",~g"},
-        yaxis=row_axis(
-            list(names), [f"<b>{letter}</b> {'<br>'.join(wrap(name, 18))}" for letter, name in names.items()]
-        ),
-    )
+def labels_of(names: Mapping[str, str]) -> list[str]:
+    """Labels of rows: each letter with its name."""
+    return [f"<b>{letter}</b> {'<br>'.join(wrap(name, 18))}" for letter, name in names.items()]
 
 
 def growth_curves(columns: Sequence[Column]) -> Figure:

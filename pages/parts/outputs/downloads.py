@@ -36,20 +36,12 @@ def buttons(answer: Weighed, lead: str, sections: Sequence[Section]) -> None:
 
 def tensors(architecture: Architecture) -> str:
     """A row a tensor, under the checkpoint's names; columns are named as in the JSON report, in every language."""
-    head = ("name", "shape", "component", "count", "parameters", "active", "not_in_total")
+    counts = ("component", "count", "parameters", "active")
     rows = (
-        (
-            tensor.name,
-            "x".join(map(str, tensor.shape)),
-            tensor.component,
-            tensor.count,
-            tensor.parameters,
-            tensor.active,
-            tensor.excluded_as or "",
-        )
-        for tensor in architecture.tensors()
+        (t.name, "x".join(map(str, t.shape)), *(getattr(t, name) for name in counts), t.excluded_as or "")
+        for t in architecture.tensors()
     )
-    return table(head, rows)
+    return table(("name", "shape", *counts, "not_in_total"), rows)
 
 
 VERDICT = ("gpu", "gpus", "verdict", "required", "usable", "spare", "max_context", "max_batch", "min_gpus")
@@ -58,13 +50,8 @@ VERDICT = ("gpu", "gpus", "verdict", "required", "usable", "spare", "max_context
 def verdicts(report: Report) -> str:
     """A row a GPU, in bytes; `reason` in the reader's language."""
     rows = (
-        (
-            *(getattr(verdict, name) for name in VERDICT),
-            " ".join(verdict.flags),
-            find_gpu(verdict.gpu).name,
-            say(verdict.reason),
-        )
-        for verdict in report.verdicts
+        (*(getattr(v, name) for name in VERDICT), " ".join(v.flags), find_gpu(v.gpu).name, say(v.reason))
+        for v in report.verdicts
     )
     return table((*VERDICT, "flags", "name", "reason"), rows)
 

@@ -22,7 +22,7 @@ from pages.parts.outputs.cards import BADGES, Color, compared_total
 from pages.parts.outputs.charts import peak_of, served
 from pages.parts.outputs.design_aids import published
 from pages.parts.state import fitted, query
-from pages.parts.state.compared import Column, Compared, Shared, StepColumn, Stepped, compared, shared
+from pages.parts.state.compared import Compared, Shared, StepColumn, Stepped, compared, shared
 from pages.parts.state.local import LocalAnswer, local_answer
 from pages.parts.state.planned import Planned, TrainingPlanned, planned, training_planned
 from pages.parts.state.query import Page
@@ -173,20 +173,13 @@ def load(answer: Answer, page: Page) -> Load | None:
     return None
 
 
-def judged(what: str, answer: Weighed | Trained) -> Finding | None:
+def judged(answer: Weighed | Trained) -> Finding | None:
     """Whether it fits, and on what."""
     if answer.focus is None:
         return None
     _, color, _ = BADGES[answer.focus.verdict]
+    what = trained_name(answer) if isinstance(answer, Trained) else name(answer)
     return Finding(verdict_in_words(what, answer.report.verdicts, answer.focus), color)
-
-
-def served_on(answer: Weighed) -> Finding | None:
-    return judged(name(answer), answer)
-
-
-def trained_on(answer: Trained) -> Finding | None:
-    return judged(trained_name(answer), answer)
 
 
 def trained_name(answer: Trained) -> str:
@@ -284,26 +277,16 @@ def compared_out(answer: Compared) -> Finding | None:
     """The model with more memory, and how much; of one alone whether it fits."""
     memories = {column.letter: answer.memory(column.answer.report).total for column in answer.complete}
     if len(memories) < 2:
-        return served_on(answer)
-
-    def called(letter: str) -> str:
-        column: Column = next(column for column in answer.columns if column.letter == letter)
-        return say("{letter} · {name}", letter=letter, name=name(column.answer))
-
-    return more_memory(memories, called)
+        return judged(answer)
+    return more_memory(memories, {column.letter: name(column.answer) for column in answer.columns})
 
 
 def stepped(answer: Trained) -> Finding | None:
     """The step with more memory, and how much; of one alone whether it fits."""
     columns = answer.complete if isinstance(answer, Stepped) else []
     if len(columns) < 2:
-        return trained_on(answer)
-    names = told_apart(columns)
-
-    def called(letter: str) -> str:
-        return say("{letter} · {name}", letter=letter, name=names[letter])
-
-    return more_memory({column.letter: column.step.verdict.required for column in columns}, called)
+        return judged(answer)
+    return more_memory({column.letter: column.step.verdict.required for column in columns}, told_apart(columns))
 
 
 def told_apart(columns: Sequence[StepColumn]) -> dict[str, str]:
@@ -319,11 +302,11 @@ def told_apart(columns: Sequence[StepColumn]) -> dict[str, str]:
     return {column.letter: " · ".join(name[i] for i in differing) for column, name in zip(columns, names, strict=True)}
 
 
-def more_memory(memories: Mapping[str, int], called: Callable[[str], str]) -> Finding:
-    """Excess of the largest over the smallest."""
+def more_memory(memories: Mapping[str, int], names: Mapping[str, str]) -> Finding:
+    """Excess of the largest over the smallest; memories and names by letter."""
     most, *_, least = sorted(memories, key=memories.__getitem__, reverse=True)
     ratio = memories[most] / memories[least]
-    larger, smaller = called(most), called(least)
+    larger, smaller = (say("{letter} · {name}", letter=letter, name=names[letter]) for letter in (most, least))
     if ratio < 1.005:
         return concluded("{larger} and {smaller} need **the same memory**", larger=larger, smaller=smaller)
     if ratio < 2:
@@ -527,8 +510,8 @@ class Shown(NamedTuple):
 
 
 SHOWN: Mapping[Page, Shown] = {
-    query.WEIGH: Shown(weighed, served_on, decide_serving),
-    query.TRAIN: Shown(trained, trained_on, decide_training),
+    query.WEIGH: Shown(weighed, judged, decide_serving),
+    query.TRAIN: Shown(trained, judged, decide_training),
     query.TRAIN_PLAN: Shown(training_planned, run_planned),
     query.PLAN: Shown(planned, cheapest, decide_planning),
     query.MACHINE: Shown(local_answer, machine, decide_locally),

@@ -168,22 +168,10 @@ def commands(answer: LocalAnswer) -> None:
     options, layers, length = row.run.options, answer.architecture.num_layers, answer.workload.context
     types, count = options.cache_types(answer.kv), options.slots(answer.workload.batch)
     start = ModelStart(source_of(answer, row), options, length, count, types)
-    with st.container(
-        horizontal=True,
-        vertical_alignment="center",
-        horizontal_alignment="distribute",
-        key=f"card_{identifier(row.name)}",
-    ):
+    key, help_text = f"card_{identifier(row.name)}", say("Opens Weigh with llama.cpp, this format and these flags.")
+    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute", key=key):
         paragraph("**What to type for {file}**", file=row.name)
-        leading_button(
-            WEIGH,
-            say("Weigh it"),
-            "local_weigh",
-            weigh,
-            answer,
-            row,
-            help=say("Opens Weigh with llama.cpp, this format and these flags."),
-        )
+        leading_button(WEIGH, say("Weigh it"), "local_weigh", weigh, answer, row, help=help_text)
     first, second, third, fourth = st.tabs(["llama-server", "llama-cli", "Ollama", "LM Studio"])
     with first:
         typed(start.server().text)
@@ -239,11 +227,9 @@ def presets(answer: LocalAnswer) -> None:
         "file that fits on the GPU whole, or else the best one that is fast enough. Click a row to see its files.",
         context=workload.context,
     )
-    most = tables.in_sight("preset_columns", DECISIVE)
+    most, named = tables.in_sight("preset_columns", DECISIVE), lambda line: identifier(line[0])
     runs = [(name, of_preset_on(name, computer, workload, kv)) for name in names]
-    picked = tables.pick(
-        "local_presets", say("What runs on it"), preset_columns(), runs, id=lambda line: identifier(line[0]), most=most
-    )
+    picked = tables.pick("local_presets", say("What runs on it"), preset_columns(), runs, id=named, most=most)
     for id, (name, _) in picked.items():
         button(say("Files of {model}", model=name), f"card_{id}", "arrow_upward", choose, name)
     with drawer(say("Speed over contexts"), "local_heat_drawer", icon=":material/grid_on:") as is_open:

@@ -74,10 +74,8 @@ def actions(answer: Answer, page: Page, with_layout: Answer) -> None:
     with st.container(horizontal=True, vertical_alignment="center", gap="medium", key="header"):
         copy_link(with_layout, page)
         if answer.download is not None:
-            file, text = (
-                f"{answer.model.name.replace('/', '--')}.json",
-                partial(answer.download.model_dump_json, indent=1),
-            )
+            file = f"{answer.model.name.replace('/', '--')}.json"
+            text = partial(answer.download.model_dump_json, indent=1)
             download(say("Report"), "download", file, "application/json", text, type="tertiary")
         if answer.error is None:
             ways_out(answer.scenario, page, answer if isinstance(answer, Weighed | Trained) else None)
@@ -176,21 +174,19 @@ def keep(answer: Answer) -> None:
     scenario, known = answer.scenario, answer.scenario.comparison
     is_step = isinstance(answer, Trained)
     letter = LETTERS[min(len(known.steps if is_step else known.others) + 1, MOST_OTHERS)]
+    label = say("Keep as {letter}", letter=letter)
     if is_step:
         help_text = say("The model and how it is trained stay as {letter}; A follows the question.", letter=letter)
-        how: dict[str, Any] = {"key": "keep_step", "disabled": not can_keep(scenario)}
-        how |= {"on_click": keep_now, "args": (scenario,)}
+        is_full = not can_keep(scenario)
+        quiet_button(label, "keep_step", "push_pin", keep_now, scenario, help=help_text, disabled=is_full)
     else:
         help_text = say(
             "The model, its changes and formats stay as {letter}; A follows the question. GPUs, users and lengths "
             "are the question's for all of them, and how they are trained is not compared.",
             letter=letter,
         )
-        how = {"key": "add_current", "disabled": len(known.others) >= MOST_OTHERS}
-        how |= {"on_click": add_current, "args": (answer.model.precision(scenario.serving),)}
-    st.button(
-        say("Keep as {letter}", letter=letter), icon=":material/push_pin:", type="tertiary", help=help_text, **how
-    )
+        is_full, formats = len(known.others) >= MOST_OTHERS, answer.model.precision(scenario.serving)
+        quiet_button(label, "add_current", "push_pin", add_current, formats, help=help_text, disabled=is_full)
 
 
 BADGE = "https://img.shields.io/badge"

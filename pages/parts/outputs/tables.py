@@ -14,26 +14,11 @@ from pages.parts.words import say
 
 T = TypeVar("T")
 ROWS = scripts.element("weighbridge_rows", "rows.js")
-Kind = Literal[
-    "text",
-    "name",
-    "whole",
-    "one",
-    "two",
-    "figure",
-    "rate",
-    "four",
-    "times",
-    "dollars",
-    "percent",
-    "error",
-    "mark",
-    "link",
-    "gauge",
-    "button",
-]
-"""Form of a value: a text, or a name that no language changes; one or two digits behind the point or as many as it has,
-three or four that count, a multiple, a share, a share more or less, whether it is so, an address, a `Gauge`."""
+NumberKind = Literal["whole", "one", "two", "figure", "rate", "four", "times", "dollars", "percent", "error"]
+"""Form of a number: whole, one or two digits behind the point or as many as it has, three or four that count, a
+multiple, an amount, a share, a share more or less."""
+Kind = Literal["text", "name", NumberKind, "mark", "link", "gauge", "button"]
+"""Form of a value: a text, or a name that no language changes; a number; whether it is so, an address, a `Gauge`."""
 
 
 class Column(NamedTuple):

@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 import streamlit as st
 
-from calc import GPU, TrainingLayout
+from calc import TrainingLayout
 from calc.errors import Message
 from calc.hardware import find_gpu
 from calc.time import least_price, price_of
@@ -25,6 +25,7 @@ from pages.parts.outputs.gpu_rows import MARKS, cards_or_table, verdict_table
 from pages.parts.outputs.tables import Column
 from pages.parts.screen import caption, offer, paragraph, quiet_button, small_table
 from pages.parts.state.scenario import places
+from pages.parts.state.trained_as import DEGREES
 from pages.parts.state.url import change
 from pages.parts.state.weighed import Trained
 from pages.parts.words import say
@@ -58,24 +59,14 @@ def finders(answer: Trained) -> None:
     """The smallest and the cheapest GPU of the catalogue on which the step fits as it is laid out, each one click."""
     if not answer.able:
         return
-    smallest, cheapest = answer.able[0], least_price(answer.able)
+    smallest, cheapest, count = answer.able[0].id, least_price(answer.able), answer.report.scenario.layout.gpus
     with st.container(horizontal=True, gap="small", key="finders"):
-        label = say("Smallest that fits: {gpus}", gpus=several(answer, smallest))
-        quiet_button(label, "smallest", "compress", only, smallest)
+        label = say("Smallest that fits: {gpus}", gpus=words.on_gpus(smallest, count))
+        quiet_button(label, "smallest", "compress", partial(change, gpu=(smallest,)))
         if cheapest is not None:
-            usd = words.dollars(answer.report.scenario.layout.gpus * (price_of(cheapest.id) or 0))
-            label = say("Cheapest: {gpus}, {usd} per hour", gpus=several(answer, cheapest), usd=usd)
-            quiet_button(label, "cheapest", "payments", only, cheapest)
-
-
-def several(answer: Trained, gpu: GPU) -> str:
-    """Number and name of the step's GPUs."""
-    count = answer.report.scenario.layout.gpus
-    return gpu.name if count == 1 else f"{count:,} × {gpu.name}"
-
-
-def only(gpu: GPU) -> None:
-    change(gpu=(gpu.id,))
+            usd = words.dollars(count * (price_of(cheapest.id) or 0))
+            label = say("Cheapest: {gpus}, {usd} per hour", gpus=words.on_gpus(cheapest.id, count), usd=usd)
+            quiet_button(label, "cheapest", "payments", partial(change, gpu=(cheapest.id,)))
 
 
 def generation(rollout: RolloutReport, focus: TrainingVerdict) -> None:
@@ -104,10 +95,8 @@ def other_share(rollout: RolloutReport) -> None:
     low, high = rollout.share_low, rollout.share_high
     if low is None or high < low or rollout.engine_share == high:
         return
-    text, label = (
-        say("**{share:.2f}** of the GPU for the engine", share=high),
-        say("Use {value}", value=words.value(high)),
-    )
+    text = say("**{share:.2f}** of the GPU for the engine", share=high)
+    label = say("Use {value}", value=words.value(high))
     offer(text, label, "engine_share_high", use, {"engine_share": high}, type="primary")
 
 
@@ -130,9 +119,8 @@ def share_of(rollout: RolloutReport) -> str:
 
 def spelled(layout: TrainingLayout) -> str:
     """Degrees, and how much is sharded."""
-    degrees = (f"{name.upper()} {getattr(layout, name):,}" for name in ("tp", "pp", "vp", "dp", "ep", "cp"))
-    some = [text for text in degrees if not text.endswith(" 1")]
-    return ", ".join([*some, f"ZeRO-{layout.zero}"] if layout.zero else some)
+    degrees = [f"{name.upper()} {n:,}" for name in DEGREES if (n := getattr(layout, name)) > 1]
+    return ", ".join([*degrees, f"ZeRO-{layout.zero}"] if layout.zero else degrees)
 
 
 def offers(answer: Trained, focus: TrainingVerdict) -> None:
@@ -148,12 +136,13 @@ def offers(answer: Trained, focus: TrainingVerdict) -> None:
         if way is not None:
             ways.setdefault(count, way)
     for count, way in sorted(ways.items()):
-        if count > focus.gpus and way.what:
+        if count <= focus.gpus:
+            continue
+        what = say("{n:,} GPUs with ZeRO-3", n=way.gpus)
+        if way.what:
             what = say("{n:,} GPUs with ZeRO-3; {what}", n=way.gpus, what=words.listed(way.what))
-            offer(fits_then(what, way.spare), say("Use this"), f"over_{count}", use, way.changes)
-        elif count > focus.gpus:
-            what = say("{n:,} GPUs with ZeRO-3", n=way.gpus)
-            offer(fits_then(what, way.spare), say("Use this"), f"over_{count}", use, way.changes)
+        offer(fits_then(what, way.spare), say("Use this"), f"over_{count}", use, way.changes)
+        if not way.what:
             break  # what fits as it is, fits on more
     if least is None and not ways and answer.rollout is None:
         caption("No change here makes it fit, nor do 1,024 of these GPUs: tensor or pipeline parallel may.")
@@ -261,15 +250,17 @@ def timeline(answer: Trained) -> None:
     """Each phase of the step at its peak, the largest marked, and the derivation of each."""
     report, step = answer.report, TrainingDerivations(answer)
     if answer.rollout is not None:
-        bars = charts.rollout_bars(answer.rollout)
-        plot.draw("rollout_phases", say("Trainer and engine in each phase"), bars, titled=True)
+        peak, title = answer.rollout.peak, say("Trainer and engine in each phase")
+        both = {words.phase(phase.name, peak): charts.rollout_memory(phase) for phase in answer.rollout.phases}
+        plot.draw("rollout_phases", title, charts.step_bars(both, say("Phase of the step")), titled=True)
         caption("Below, the trainer alone.")
     caption(PEAKS[report.memory.moment])
-    plot.draw("phases", say("Memory vs. phase of the step"), charts.phase_bars(report))
+    names = {phase: words.phase(phase, report.memory.moment) for phase in report.phases}
+    peaks = {names[phase]: peak.memory for phase, peak in report.phases.items()}
+    plot.draw("phases", say("Memory vs. phase of the step"), charts.step_bars(peaks, say("Phase of the step")))
     caption("What is alive in each phase, by formula:")
     with st.container(horizontal=True, gap="xsmall", key="phase_derivations"):
-        for phase in report.phases:
-            name = words.phase(phase, report.memory.moment)
+        for phase, name in names.items():
             derivation(f"phase_{phase}", name, partial(step.phase, phase), label=name)
 
 

@@ -33,11 +33,6 @@ FORMATS: tuple[WeightFormat, ...] = ("bf16", "fp8", "int8", "int4", "nvfp4", "mx
 FILES: tuple[WeightFormat, ...] = ("bf16", "Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "Q3_K_M", "Q2_K")
 
 
-def formats_of(engine: str) -> tuple[WeightFormat, ...]:
-    """Formats of a map: GGUF files where the engine reads them."""
-    return FORMATS if ENGINES[engine].keeps(FORMATS[1]) else FILES
-
-
 @cache
 def architectures() -> Mapping[str, Architecture]:
     """Architectures of all presets that generate, by id, the largest first."""
@@ -47,9 +42,10 @@ def architectures() -> Mapping[str, Architecture]:
 
 
 def servings(model: Architecture, stored: Native, engine: Engine, count: int) -> Formats:
-    """A model in all formats on so many GPUs; in the checkpoint's own as it stores it."""
-    precisions = [engine.precision(stored, form) for form in formats_of(engine.name)]
-    return in_formats(model, engine, precisions, count=count)
+    """A model in all formats of a map on so many GPUs, GGUF files where the engine reads them; in the checkpoint's own
+    as it stores it."""
+    forms = FORMATS if engine.keeps(FORMATS[1]) else FILES
+    return in_formats(model, engine, [engine.precision(stored, form) for form in forms], count=count)
 
 
 @lru_cache(maxsize=64)

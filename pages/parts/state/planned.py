@@ -119,15 +119,13 @@ class Planned(Answer):
 @answering(Planned)
 def planned(scenario: Scenario, model: Model) -> Mapping[str, Any]:
     """Plans for the model and the needs of a scenario, which the session remembers."""
-    key = (
-        scenario.source,
-        scenario.overrides,
-        scenario.gpu,
-        scenario.planning,
-        scenario.serving,
-        scenario.efficiencies,
-    )
+    key = (*key_of_plans(scenario), scenario.serving)
     return {"result": remembered("plans", key, lambda: plans_of(scenario, model))}
+
+
+def key_of_plans(scenario: Scenario) -> tuple[Any, ...]:
+    """Key of what is remembered: the parts of a scenario that every plan depends on."""
+    return (scenario.source, scenario.overrides, scenario.gpu, scenario.planning, scenario.efficiencies)
 
 
 @budget(SECONDS_OF_PLANS)
@@ -195,8 +193,7 @@ def weigh(answer: Planned, plan: Plan) -> Scenario:
     engine, needs = answer.plans.search.engine, answer.plans.search.needs
     serving = ServingChoice(
         workload=Workload(batch=plan.batch, context=needs.context, generated=needs.output),
-        weights=None if plan.weights == model.native else plan.weights,
-        kv=None if plan.kv == model.native_cache(engine.name) else plan.kv,
+        **model.chosen(plan.weights, plan.kv, engine.name),
         layout=plan.layout,
         engine=engine.name,
         options=engine.options,
@@ -226,7 +223,6 @@ class TrainingPlanned(Answer):
 def training_planned(scenario: Scenario, model: Model) -> Mapping[str, Any]:
     """Plans of a training run of the model, which the session remembers."""
     planning = scenario.planning
-    key = (scenario.source, scenario.overrides, scenario.gpu, planning, scenario.efficiencies)
 
     def search() -> TrainingPlanReport:
         return training_plan_report(
@@ -239,7 +235,7 @@ def training_planned(scenario: Scenario, model: Model) -> Mapping[str, Any]:
             cluster=scenario.cluster,
         )
 
-    return {"result": remembered("training_plans", key, search)}
+    return {"result": remembered("training_plans", key_of_plans(scenario), search)}
 
 
 def training_candidates(scenario: Scenario) -> list[GPU]:

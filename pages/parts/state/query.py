@@ -18,7 +18,7 @@ opens a new generation, and notes in `FORMER` what held before: a link shows wha
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -27,12 +27,11 @@ from calc.errors import Message, Outside, Refusal, shown
 from calc.serving.engines import ENGINES
 from calc.training import METHODS, TrainingWorkload, named, without_effect
 from pages.parts.inputs.fields import CONTROLS
-from pages.parts.state.scenario import DEFAULT_ENGINE, Path, Place, Scenario, Source, TrainingChoice, Uses, places
+from pages.parts.state.scenario import DEFAULT_ENGINE, EVERYTHING, Path, Place, Scenario, Source, TrainingChoice, places
 from pages.parts.state.trained_as import usual
 
 Settings = Callable[[Source], Mapping[str, Any]]
 """The config fields that decide the size of a model, with their values; none where it can't be read."""
-EVERYTHING: tuple[Uses, ...] = get_args(Uses)
 FORMERLY = {"attention_dp": "dp", "expert_ranks": "ep"}
 """Names of fields of serving in links of the first generation."""
 GENERATION = {"v": "3"}
@@ -55,7 +54,7 @@ class Page:
     script: str
     title: Message
     icon: str
-    uses: tuple[Uses, ...]
+    uses: tuple[str, ...]
     old: bool = False
     purpose: Literal["serve", "train"] | None = None
     """The purpose of its plans; None where it has none."""

@@ -2,21 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, reduce
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, SerializeAsAny
 
-from calc import (
-    GPU,
-    Layout,
-    Objective,
-    Overhead,
-    TrainingLayout,
-    TrainingWorkload,
-    Workload,
-)
+from calc import GPU, Layout, Objective, Overhead, TrainingLayout, TrainingWorkload, Workload
 from calc.errors import ConfigError, Frozen, Message, shown
 from calc.formats import CacheFormat, WeightFormat
 from calc.hardware import Computer, find_gpu
@@ -46,7 +38,7 @@ def usual_gpus() -> tuple[str, ...]:
 
 def known_gpus(chosen: tuple[str, ...]) -> tuple[str, ...]:
     """Ids of the catalogue, or GPUs of the reader's own as text; each once. Raises ValueError."""
-    return tuple(dict.fromkeys(find_gpu(text).id for text in chosen))
+    return once(tuple(map(known_gpu, chosen)))
 
 
 def known_gpu(chosen: str) -> str:
@@ -370,11 +362,11 @@ class Scenario(Frozen):
     gpu: Annotated[tuple[str, ...], AfterValidator(known_gpus)] = Field(
         default_factory=usual_gpus, examples=["h100-sxm,a100-sxm-80gb"], description="Each gets a verdict."
     )
-    serving: ServingChoice = ServingChoice()
-    training: TrainingChoice = TrainingChoice()
     planning: PlanChoice = PlanChoice()
     hardware: HardwareChoice = HardwareChoice()
     efficiencies: EfficiencyChoice = EfficiencyChoice()
+    training: TrainingChoice = TrainingChoice()
+    serving: ServingChoice = ServingChoice()
     overhead: Overhead = Overhead()
     machine: Computer = Computer()
     quantizing: Quantizing = Quantizing()
@@ -422,23 +414,7 @@ UNSET = "default"
 """Word of links where nobody has chosen, and leaving it out would mean a choice."""
 Path = tuple[str, ...]
 """Place of a field in the scenario: ("serving", "workload", "batch")."""
-Uses = Literal[
-    "source",
-    "gpu",
-    "planning",
-    "hardware",
-    "efficiencies",
-    "training",
-    "serving",
-    "overhead",
-    "machine",
-    "quantizing",
-    "comparison",
-    "sharing",
-    "derive",
-    "opened",
-    "tab",
-]
+EVERYTHING = tuple(name for name in Scenario.model_fields if name != "overrides")
 """Parts of the scenario. Of fields of the same name in several, a link of another page means that of the last."""
 
 
@@ -454,10 +430,7 @@ class Place:
         return self.option.name
 
     def of(self, scenario: Scenario) -> Any:
-        value: Any = scenario
-        for name in self.path:
-            value = getattr(value, name)
-        return value
+        return reduce(getattr, self.path, scenario)
 
     def put(self, scenario: Scenario, value: Any) -> Scenario:
         changed: Scenario = replaced(scenario, self.path, value)
@@ -502,9 +475,9 @@ def replaced(model: Any, path: Path, value: Any) -> Any:
 
 
 @lru_cache(maxsize=256)
-def places(uses: tuple[Uses, ...], engine: str = DEFAULT_ENGINE) -> Mapping[str, Place]:
+def places(parts: tuple[str, ...], engine: str = DEFAULT_ENGINE) -> Mapping[str, Place]:
     """The fields of some parts of the scenario, by name."""
-    return MappingProxyType({place.name: place for part in uses for place in _within(Scenario, (part,), engine)})
+    return MappingProxyType({place.name: place for part in parts for place in _within(Scenario, (part,), engine)})
 
 
 def _within(model: type[Frozen], path: Path, engine: str) -> Iterator[Place]:

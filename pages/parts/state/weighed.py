@@ -85,6 +85,11 @@ class Model:
         """The format of the cache where the reader chose none."""
         return ENGINES[engine].precision(self.published.stored).kv
 
+    def chosen(self, weights: WeightFormat, kv: CacheFormat, engine: str) -> dict[str, Any]:
+        """Formats as a reader's choice: None where an engine would load the checkpoint so."""
+        own = None if weights == self.native else weights
+        return {"weights": own, "kv": None if kv == self.native_cache(engine) else kv}
+
 
 @dataclass(frozen=True)
 class Answer:

@@ -10,7 +10,7 @@ import streamlit as st
 from calc.units import GIB, hundredths
 from pages.parts import words
 from pages.parts.outputs import plot, tables
-from pages.parts.outputs.charts import PLAIN, ROW, Figure, below, figure, hover, small, theme
+from pages.parts.outputs.charts import PLAIN, ROW, Figure, below, figure, hover, points, small, theme
 from pages.parts.outputs.tables import Column
 from pages.parts.screen import caption, heading, paragraph, small_table
 from pages.parts.verify.evidence import EXPLAINED, KINDS, Accuracy, Compared, summaries
@@ -100,38 +100,28 @@ def agreement(kinds: Mapping[str, Sequence[Compared]]) -> Figure:
     sizes = {kind: rows for kind, rows in kinds.items() if rows[0].unit == "bytes"}
     values = [size / GIB for rows in sizes.values() for row in rows for size in (row.predicted, row.measured)]
     ends = [min(values) / 1.3, max(values) * 1.3]
-    line = {
-        "type": "scatter",
-        "mode": "lines",
-        "x": ends,
-        "y": ends,
-        "line": {"color": theme().grid, "width": 1.5},
-        "hoverinfo": "skip",
-        "showlegend": False,
-    }
-    points = [
-        {
-            "type": "scatter",
-            "mode": "markers",
-            "name": kind,
-            "x": [row.measured / GIB for row in rows],
-            "y": [row.predicted / GIB for row in rows],
-            "customdata": [[row.name, row.error, row.source] for row in rows],
-            "marker": {"color": color, "symbol": symbol, "size": 8, "opacity": 0.75},
-            "hovertemplate": hover(
+    line = points(ends, ends, "lines", line={"color": theme().grid, "width": 1.5}, hoverinfo="skip", showlegend=False)
+    marks = [
+        points(
+            [row.measured / GIB for row in rows],
+            [row.predicted / GIB for row in rows],
+            name=kind,
+            customdata=[[row.name, row.error, row.source] for row in rows],
+            marker={"color": color, "symbol": symbol, "size": 8, "opacity": 0.75},
+            hovertemplate=hover(
                 "<b>{name}</b><br>measured {measured} GiB, predicted {predicted} GiB ({error})",
                 name="%{customdata[0]}",
                 measured="%{x:,.2f}",
                 predicted="%{y:,.2f}",
                 error="%{customdata[1]:+.2%}",
             ),
-        }
+        )
         for (kind, rows), (color, symbol) in zip(kinds.items(), cycle(MARKS))
         if kind in sizes
     ]
     axis = {"type": "log", "range": [log10(end) for end in ends], "tickvals": TICKS}
     return figure(
-        [line, *points],
+        [line, *marks],
         height=480,
         margin={"l": 8, "r": 8, "t": 8, "b": 8},
         showlegend=True,

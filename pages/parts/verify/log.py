@@ -250,8 +250,7 @@ def use(answer: Answer, log: Log, ours: Report, gpu: str, remedy: Remedy) -> Non
         workload=ran.workload.model_copy(update={"context": context}),
         engine=engine.name,
         options=engine.options,
-        weights=None if ran.precision.weights == answer.model.native else ran.precision.weights,
-        kv=None if ran.precision.kv == answer.model.native_cache(engine.name) else ran.precision.kv,
+        **answer.model.chosen(ran.precision.weights, ran.precision.kv, engine.name),
         layout=ran.layout,
     )
     change(gpu=(gpu,), serving=serving)

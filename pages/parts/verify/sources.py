@@ -227,10 +227,7 @@ def differences(compared: Comparison) -> None:
 
 
 def all_presets() -> None:
-    presets = [(preset, preset.published) for preset in models().values()]
-    rows = [
-        preset_row(preset, published, totals()[preset.id]) for preset, published in presets if published is not None
-    ]
+    rows = [preset_row(preset, preset.published) for preset in models().values() if preset.published is not None]
     agreeing = sum(row["difference"] == 0 for row in rows)
     st.metric(
         say("Presets whose published total is met to the last parameter"),
@@ -256,17 +253,13 @@ def all_presets() -> None:
 @cache
 def totals() -> Mapping[str, int]:
     """Our count of every preset whose total somebody published."""
-    counts = {}
-    for preset in models().values():
-        architecture = of_preset(preset.id, None).architecture
-        if preset.published is not None and architecture is not None:
-            counts[preset.id] = architecture.parameters().total
-    return MappingProxyType(counts)
+    known = {name: of_preset(name, None).architecture for name, preset in models().items() if preset.published}
+    return MappingProxyType({name: model.parameters().total for name, model in known.items() if model is not None})
 
 
-def preset_row(preset: Preset, published: Published, ours: int) -> dict[str, Any]:
+def preset_row(preset: Preset, published: Published) -> dict[str, Any]:
     """A preset whose total somebody published: parameters computed, and those that only its file has."""
-    auxiliary = preset.auxiliary_parts()
+    ours, auxiliary = totals()[preset.id], preset.auxiliary_parts()
     plus = sum(auxiliary.values())
     return {
         "model": preset.id,

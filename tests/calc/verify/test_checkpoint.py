@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from calc import Architecture, ConfigError
 from calc.families.gguf import ARCHITECTURES, FIELDS, LATENT, config_of
-from calc.verify.checkpoint import Checkpoint, Stored, read_safetensors
+from calc.verify.checkpoint import Checkpoint, StoredTensor, read_safetensors
 from calc.verify.compare import compare
 from calc.verify.gguf import GGUF, read_gguf
 from presets import models
@@ -38,7 +38,7 @@ def test_a_safetensors_header(data: bytes):
 @pytest.mark.parametrize("row", load("saved_names.json"), ids=lambda row: row["id"])
 def test_names_as_transformers_saves_them(row):
     """Encoders lose a level of their names there, language models win one."""
-    tensors = {name: Stored("BF16", tuple(shape), 2 * prod(shape)) for name, shape in row["shapes"].items()}
+    tensors = {name: StoredTensor("BF16", tuple(shape), 2 * prod(shape)) for name, shape in row["shapes"].items()}
     found = compare(Architecture.from_config(row["config"]), Checkpoint(tensors=tensors))
     assert (found.differences, found.matched + found.tied) == ((), len(tensors))
 
@@ -123,7 +123,7 @@ METADATA = {f"llama.{key}": 64 for key in [*FIELDS, *LATENT, "attention.key_leng
 @settings(max_examples=200)
 def test_any_metadata_is_a_model_or_a_sentence(name, changes):
     found = {key.replace("llama", str(name)): value for key, value in (METADATA | changes).items()}
-    checkpoint = Checkpoint(tensors={"token_embd.weight": Stored("F16", (320, 64), 40_960)})
+    checkpoint = Checkpoint(tensors={"token_embd.weight": StoredTensor("F16", (320, 64), 40_960)})
     header = GGUF.model_construct(metadata=found | {"general.architecture": name}, checkpoint=checkpoint)
     try:
         assert Architecture.from_config(config_of(header.metadata, header.checkpoint.shapes)).parameters().total > 0
@@ -140,13 +140,13 @@ def test_random_bytes_are_a_table_or_a_sentence(data: bytes):
             assert str(error)
 
 
-def stored(model: str, dtype: str = "BF16", bits: int = 16) -> dict[str, Stored]:
+def stored(model: str, dtype: str = "BF16", bits: int = 16) -> dict[str, StoredTensor]:
     """A checkpoint that holds exactly what we list."""
     tensors = Architecture.from_config(models()[model].config).tensors()
-    return {name: Stored(dtype, t.shape, t.numel * bits // 8) for t in tensors for name in t.names()}
+    return {name: StoredTensor(dtype, t.shape, t.numel * bits // 8) for t in tensors for name in t.names()}
 
 
-def auxiliary(model: str, tensors: dict[str, Stored]):
+def auxiliary(model: str, tensors: dict[str, StoredTensor]):
     return compare(Architecture.from_config(models()[model].config), Checkpoint(tensors=tensors))
 
 
@@ -160,8 +160,8 @@ def test_missing_extra_and_other_shapes_are_named_and_gathered():
     tensors = stored("Qwen/Qwen2.5-0.5B")
     for layer in range(24):
         del tensors[f"model.layers.{layer}.self_attn.q_proj.bias"]
-    tensors["model.norm.weight"] = Stored("BF16", (900,), 1800)
-    tensors["visual.7.weight"] = Stored("BF16", (3, 5), 30)
+    tensors["model.norm.weight"] = StoredTensor("BF16", (900,), 1800)
+    tensors["visual.7.weight"] = StoredTensor("BF16", (3, 5), 30)
     found = auxiliary("Qwen/Qwen2.5-0.5B", tensors)
     assert {(d.status, d.name, d.count, d.parameters) for d in found.differences} == {
         ("missing", "model.layers.*.self_attn.q_proj.bias", 24, -24 * 896),
@@ -188,44 +188,44 @@ def test_a_prefix_of_a_wrapper_does_not_hide_a_match(prefix: str):
 PROJECTIONS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
-def gptq(rows: int, columns: int) -> dict[str, Stored]:
+def gptq(rows: int, columns: int) -> dict[str, StoredTensor]:
     """AutoGPTQ's tensors of one linear layer in four bits, groups of 128."""
     groups = columns // 128
     return {
-        ".qweight": Stored("I32", (columns // 8, rows), columns * rows // 2),
-        ".qzeros": Stored("I32", (groups, rows // 8), groups * rows // 2),
-        ".scales": Stored("F16", (groups, rows), groups * rows * 2),
-        ".g_idx": Stored("I32", (columns,), columns * 4),
+        ".qweight": StoredTensor("I32", (columns // 8, rows), columns * rows // 2),
+        ".qzeros": StoredTensor("I32", (groups, rows // 8), groups * rows // 2),
+        ".scales": StoredTensor("F16", (groups, rows), groups * rows * 2),
+        ".g_idx": StoredTensor("I32", (columns,), columns * 4),
     }
 
 
-def packed(rows: int, columns: int) -> dict[str, Stored]:
+def packed(rows: int, columns: int) -> dict[str, StoredTensor]:
     """compressed-tensors' of the same."""
     return {
-        ".weight_packed": Stored("I32", (rows, columns // 8), rows * columns // 2),
-        ".weight_scale": Stored("BF16", (rows, columns // 128), rows * columns // 64),
-        ".weight_shape": Stored("I64", (2,), 16),
+        ".weight_packed": StoredTensor("I32", (rows, columns // 8), rows * columns // 2),
+        ".weight_scale": StoredTensor("BF16", (rows, columns // 128), rows * columns // 64),
+        ".weight_shape": StoredTensor("I64", (2,), 16),
     }
 
 
-def nf4(rows: int, columns: int) -> dict[str, Stored]:
+def nf4(rows: int, columns: int) -> dict[str, StoredTensor]:
     """bitsandbytes' of the same, with double quantization."""
     half = rows * columns // 2
     return {
-        ".weight": Stored("U8", (half, 1), half),
-        ".weight.absmax": Stored("U8", (half // 32,), half // 32),
-        ".weight.quant_map": Stored("F32", (16,), 64),
-        ".weight.nested_absmax": Stored("F32", (half // 8192,), half // 2048),
-        ".weight.nested_quant_map": Stored("F32", (256,), 1024),
-        ".weight.quant_state.bitsandbytes__nf4": Stored("U8", (100,), 100),
+        ".weight": StoredTensor("U8", (half, 1), half),
+        ".weight.absmax": StoredTensor("U8", (half // 32,), half // 32),
+        ".weight.quant_map": StoredTensor("F32", (16,), 64),
+        ".weight.nested_absmax": StoredTensor("F32", (half // 8192,), half // 2048),
+        ".weight.nested_quant_map": StoredTensor("F32", (256,), 1024),
+        ".weight.quant_state.bitsandbytes__nf4": StoredTensor("U8", (100,), 100),
     }
 
 
-def fp8(rows: int, columns: int) -> dict[str, Stored]:
+def fp8(rows: int, columns: int) -> dict[str, StoredTensor]:
     """DeepSeek's, with a scale for each 128 x 128 block."""
     return {
-        ".weight": Stored("F8_E4M3", (rows, columns), rows * columns),
-        ".weight_scale_inv": Stored("F32", (rows // 128, columns // 128), rows * columns // 4096),
+        ".weight": StoredTensor("F8_E4M3", (rows, columns), rows * columns),
+        ".weight_scale_inv": StoredTensor("F32", (rows // 128, columns // 128), rows * columns // 4096),
     }
 
 
@@ -247,8 +247,8 @@ def test_gpt_oss_as_it_is_published():
     for name in [name for name in tensors if name.endswith(("gate_up_proj", "down_proj"))]:
         experts, rows, columns = tensors.pop(name).shape
         weights = experts * rows * columns
-        tensors[f"{name}_blocks"] = Stored("U8", (experts, columns, rows // 32, 16), weights // 2)
-        tensors[f"{name}_scales"] = Stored("U8", (experts, columns, rows // 32), weights // 32)
+        tensors[f"{name}_blocks"] = StoredTensor("U8", (experts, columns, rows // 32, 16), weights // 2)
+        tensors[f"{name}_scales"] = StoredTensor("U8", (experts, columns, rows // 32), weights // 32)
     found = auxiliary("openai/gpt-oss-20b", tensors)
     assert (found.difference, found.packed, found.auxiliary, found.differences) == (0, 48, 48, ())
 
