@@ -12,11 +12,11 @@ from calc.formats.stored import Piece, stored
 from calc.formats.table import Format
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
-from calc.hardware.shards import copies_within_piece
+from calc.hardware.shards import OutsideRules, copies_within_piece
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
-from calc.model.tensor import Component, Tensor
-from calc.serving.engines.families import on_every_stage
+from calc.model.tensor import Tensor
+from calc.serving.engines.families import outside_rules
 from calc.serving.engines.sizes import LoadedWeights, Stage
 from calc.serving.engines.started import StartedEngine
 from calc.units import MIB
@@ -164,18 +164,18 @@ class Loader(StartedEngine):
         """The tensors of a rank that GPUs hold, as the file has them."""
         return file
 
-    def on_every_stage(self, model: Architecture) -> frozenset[Component]:
-        """Embedding and head, where every pipeline stage has it and not the first or the last alone."""
-        return on_every_stage(self.name, model.model_type)
+    def outside_rules(self, model: Architecture) -> OutsideRules:
+        """What pipeline stages hold of the weights outside the layers."""
+        return outside_rules(self.name, model.model_type)
 
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
         """Bytes of some tensors on one rank of a pipeline stage once loaded."""
-        padding, adapter_rows, on_every_stage = self.experts, self.adapter_rows, self.on_every_stage(rank)
+        padding, adapter_rows, outside = self.experts, self.adapter_rows, self.outside_rules(rank)
         allocations: dict[tuple[str, tuple[int, ...]], list[int]] = {}  # name, first layer -> weights, scales, copies
         parts: dict[str, int] = defaultdict(int)
         in_weights = in_scales = padded = 0
         for read in pieces:
-            if not (copies := copies_within_piece(rank, read.tensor, stage, on_every_stage)):
+            if not (copies := copies_within_piece(rank, read.tensor, stage, outside)):
                 continue
             doubled = read.form.outer is not None and self.undoes_double_quantization and read.form == FORMATS["nf4-dq"]
             piece = Piece.of(read.tensor, FORMATS["nf4"]) if doubled else read

@@ -23,6 +23,7 @@ from calc.formats.table import Format
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
 from calc.hardware.parallel import Layout
+from calc.hardware.shards import OutsideRules
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
@@ -30,11 +31,10 @@ from calc.model.feedforward import RankGroups
 from calc.model.linear_attention import KimiDelta
 from calc.model.mixers import CompressedAttention
 from calc.model.named import Peak
-from calc.model.tensor import Component
 from calc.model.vision import ListedTower
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.drafts import DraftingEngine
-from calc.serving.engines.families import class_family, families, on_every_stage, undivided
+from calc.serving.engines.families import class_family, families, outside_rules, undivided
 from calc.serving.engines.launch import (
     Image,
     Launch,
@@ -401,8 +401,8 @@ class SGLang(DraftingEngine):
         )
         return None if groups == RankGroups.of(layout.tp) else groups
 
-    def on_every_stage(self, model: Architecture) -> frozenset[Component]:
-        return on_every_stage(self.name, class_family(model))
+    def outside_rules(self, model: Architecture) -> OutsideRules:
+        return outside_rules(self.name, class_family(model))
 
     def embedding_rows(self, model: Architecture, layout: Layout) -> int:
         """Rows of the embedding on a rank: all, padded to 64, in some families where the attention has copies."""
