@@ -477,7 +477,29 @@ class SGLang(DraftingEngine):
         return not self.options.language_model_only
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
-        """Defaults by the GPU's memory; the share leaves what a chunk, CUDA graphs and images are reckoned to take."""
+        """Defaults by the GPU's memory."""
+        options, copies = self.options, attention_copies(architecture, layout)
+        step = options.chunked_prefill_size or tier(gpu.memory_bytes)[0]
+        images = self.loads_vision and reads_images(architecture)
+        usual = SPECULATIVE_REQUESTS if options.speculative_algorithm else SEQUENCES
+        usual = COMPRESSED_REQUESTS if any(compressing(architecture.blocks)) else usual
+        sequences = options.max_running_requests or usual
+        known = not architecture.recurrent or options.max_running_requests is not None  # states may allow fewer
+        own = max(1, step // copies)  # each copy passes its part of a chunk (`handle_data_parallelism`)
+        return Limits(
+            step_tokens=own,
+            step_copies=copies,
+            sequences=sequences,
+            share=options.mem_fraction_static or self.usual_share(gpu, architecture, layout),
+            in_flight_tokens=own,
+            reserved_free=image_buffers(architecture, gpu, options.max_running_requests) if images else 0,
+            tables=request_table(-(-sequences // copies), workload.context) if known else 0,
+            poll=options.scheduler_recv_interval,
+        )
+
+    def usual_share(self, gpu: GPU, architecture: Architecture, layout: Layout) -> float:
+        """Share of a GPU that it takes where no flag states one: it leaves what a chunk, CUDA graphs and images are
+        reckoned to take."""
         options, copies = self.options, attention_copies(architecture, layout)
         ranks = layout.tp * copies  # it counts data-parallel attention within its tp
         step = options.chunked_prefill_size or tier(gpu.memory_bytes)[0]
@@ -499,21 +521,7 @@ class SGLang(DraftingEngine):
         share = round((total - reserved) / total, 3)
         if images and architecture.vision is not None:
             share *= share_left(architecture.model_type, architecture.vision)
-        usual = SPECULATIVE_REQUESTS if options.speculative_algorithm else SEQUENCES
-        usual = COMPRESSED_REQUESTS if any(compressing(architecture.blocks)) else usual
-        sequences = options.max_running_requests or usual
-        known = not architecture.recurrent or options.max_running_requests is not None  # states may allow fewer
-        own = max(1, step // copies)  # each copy passes its part of a chunk (`handle_data_parallelism`)
-        return Limits(
-            step_tokens=own,
-            step_copies=copies,
-            sequences=sequences,
-            share=options.mem_fraction_static or share,
-            in_flight_tokens=own,
-            reserved_free=image_buffers(architecture, gpu, options.max_running_requests) if images else 0,
-            tables=request_table(-(-sequences // copies), workload.context) if known else 0,
-            poll=options.scheduler_recv_interval,
-        )
+        return share
 
     def largest_batch(self, memory: int, ranks: int, streamed: bool = False) -> int:
         """Sequences of the largest CUDA graph on a GPU with so many bytes; `streamed`: images pass through the GPU, and
