@@ -14,6 +14,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import OutsideRules, copies_within_piece
 from calc.model.architecture import Architecture
+from calc.model.attention import GQA
 from calc.model.feedforward import MoE
 from calc.model.tensor import Tensor
 from calc.serving.engines.families import outside_rules
@@ -88,6 +89,14 @@ def padded_experts(piece: Piece, rank: Architecture, padding: ExpertPadding) -> 
     return values + scales + padding.keeps_scales * piece.scales - piece.nbytes
 
 
+def keys_are_values(tensor: Tensor, rank: Architecture) -> bool:
+    """Whether it projects keys that are the values too."""
+    if not tensor.name.endswith("k_proj.weight") or not tensor.layers:
+        return False
+    mixers = (mixer for block in rank.all_blocks if tensor.layers[0] in block.layers for mixer in block.mixers)
+    return any(isinstance(mixer, GQA) and mixer.keys_are_values for mixer in mixers)
+
+
 def round_up(size: int, multiple: int) -> int:
     return -(-size // multiple) * multiple
 
@@ -103,6 +112,10 @@ class Loader(StartedEngine):
     """Done by vLLM (`bitsandbytes_loader.py`)."""
     absorbs_latents: ClassVar[bool] = False
     """Keeps latent attention's up-projection once more in 16 bits where it is quantized."""
+
+    repeats_keys: ClassVar[bool] = False
+    """Has a projection for values that are the keys, too: `QKVParallelLinear`, as Gemma 4 uses it
+    (`models/gemma4.py` of vLLM, `gemma4_causal.py` of SGLang: K is loaded into both)."""
 
     @property
     def experts(self) -> ExpertPadding | None:
@@ -188,6 +201,8 @@ class Loader(StartedEngine):
                 continue
             count, weights = copies * a_layer, nbytes - scales
             more = self.padding(piece, rank, layout.tp, padding) if component in PADDED else 0
+            if self.repeats_keys and keys_are_values(tensor, rank):
+                more += nbytes
             if self.absorbs_latents and name.endswith("kv_b_proj.weight") and quantized(piece):
                 parts["absorbed"] += copies * 2 * tensor.numel
             if excluded_as == "multi_token_prediction":

@@ -326,6 +326,7 @@ class SGLang(DraftingEngine):
     fused = FUSED
     vocabulary_multiple = VOCABULARY
     absorbs_latents = True
+    repeats_keys = True
     least_group = staticmethod(smallest_group)
     options: SGLangOptions
     options_type: ClassVar[type[SGLangOptions]] = SGLangOptions

@@ -169,6 +169,7 @@ class VLLM(DraftingEngine):
     vocabulary_multiple = VOCABULARY
     undoes_double_quantization = True
     absorbs_latents = True
+    repeats_keys = True
     least_group = staticmethod(smallest_group)
 
     def __init__(self, options: VLLMOptions | None = None, draft_model: Architecture | None = None) -> None:
