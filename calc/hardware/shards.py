@@ -14,7 +14,7 @@ AT_ENDS = frozenset({"vision", "multi_token_prediction"})
 
 
 class OutsideRules(NamedTuple):
-    """What stages hold of the weights outside the layers beyond what they run."""
+    """Weights outside the layers that stages hold beyond those that they run."""
 
     on_every_stage: frozenset[Component] = frozenset()
     own_head: bool = False

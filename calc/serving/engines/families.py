@@ -72,7 +72,7 @@ ON_EVERY_STAGE: dict[str, Component] = {
 
 
 def outside_rules(engine: str, family: str) -> OutsideRules:
-    """What an engine's class of a family makes of the weights outside the layers on pipeline stages."""
+    """Weights outside the layers that an engine's class of a family makes on pipeline stages."""
     rules = FAMILIES.get(engine, {})
     return OutsideRules(
         frozenset(component for rule, component in ON_EVERY_STAGE.items() if family in rules.get(rule, ())),

@@ -14,7 +14,6 @@ from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import OutsideRules, copies_within_piece
 from calc.model.architecture import Architecture
-from calc.model.attention import GQA
 from calc.model.feedforward import MoE
 from calc.model.tensor import Tensor
 from calc.serving.engines.families import outside_rules
@@ -93,8 +92,8 @@ def keys_are_values(tensor: Tensor, rank: Architecture) -> bool:
     """Whether it projects keys that are the values too."""
     if not tensor.name.endswith("k_proj.weight") or not tensor.layers:
         return False
-    mixers = (mixer for block in rank.all_blocks if tensor.layers[0] in block.layers for mixer in block.mixers)
-    return any(isinstance(mixer, GQA) and mixer.keys_are_values for mixer in mixers)
+    blocks = (block for block in rank.all_blocks if tensor.layers[0] in block.layers)
+    return any(getattr(mixer, "keys_are_values", False) for block in blocks for mixer in block.attentions)
 
 
 def round_up(size: int, multiple: int) -> int:
@@ -178,7 +177,7 @@ class Loader(StartedEngine):
         return file
 
     def outside_rules(self, model: Architecture) -> OutsideRules:
-        """What pipeline stages hold of the weights outside the layers."""
+        """Weights outside the layers that pipeline stages hold."""
         return outside_rules(self.name, model.model_type)
 
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
