@@ -194,6 +194,12 @@ OF_CHECKPOINTS: dict[str, WeightFormat] = {"GLM-4.5V-FP8": "fp8-channel"}
 """Formats of checkpoints whose records say less: vLLM loads this one by compressed_tensors.py, a scale for each output
 channel, and so over two GPUs, whose 5,472 columns are no whole tiles of block fp8 (zai-org/GLM-V issue 178)."""
 
+QUANTIZATION: dict[str, Config] = {
+    "Gemma-4-31B-IT-NVFP4": {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head", "*.self_attn*"]}
+}
+"""`quantization_config` of checkpoints that keep more in 16 bits than their format does: NVIDIA's of Gemma 4 31B all
+attention, by what those say who quantized it further (huggingface.co/LilaRest/gemma-4-31B-it-NVFP4-turbo)."""
+
 
 class Run(NamedTuple):
     """One record that says what a figure depends on."""
@@ -293,6 +299,8 @@ def run(record: Mapping[str, Any]) -> Run | LeftOut:
         linear = {"targets": ["Linear"], "weights": {"num_bits": 8, "type": "float", "strategy": "channel"}}
         stored = {"quant_method": "compressed-tensors", "config_groups": {"group_0": linear}}
         config = {**config, "quantization_config": stored}
+    if name in QUANTIZATION:
+        config = {**config, "quantization_config": QUANTIZATION[name]}
     native = Precision.of(config)
     same = STORED[native.weights].bits == STORED[form].bits
     return Run(record, config, native if same and native.checkpoint else Precision.of(config, form), layout)

@@ -50,6 +50,7 @@ class Weights:
     layers: LayerRule = lambda c, layer: True  # that have them
     excluded_as: Excluded | None = None
     at: tuple[str, ...] = ("",)  # what stands before each name; several: all of them once for each
+    before_layers: bool = False  # outside the layers: whether they stand with the embedding
 
     def __call__(self, c: Fields, layer: int = 0) -> tuple[Extra, ...]:
         return c.once(self, lambda: self.read(c)) if true(c, self.when) and self.layers(c, layer) else ()
@@ -57,7 +58,7 @@ class Weights:
     def read(self, c: Fields) -> tuple[Extra, ...]:
         sized = {name: tuple(number(c, side) for side in shape) for name, shape in self.shapes.items()}
         shapes = {f"{path}{name}": shape for path in self.at for name, shape in sized.items()}
-        return extras(self.component, shapes, excluded_as=self.excluded_as)
+        return extras(self.component, shapes, excluded_as=self.excluded_as, before_layers=self.before_layers)
 
 
 def layer_norms(width: Size, *names: str) -> dict[str, ShapeOf]:
@@ -86,10 +87,19 @@ def extras(
     experts: int = 1,
     top_k: int = 1,
     excluded_as: Excluded | None = None,
+    before_layers: bool = False,
 ) -> tuple[Extra, ...]:
     """Weights of one component, by name and shape."""
     return tuple(
-        Extra(name=name, shape=shape, component=component, experts=experts, top_k=top_k, excluded_as=excluded_as)
+        Extra(
+            name=name,
+            shape=shape,
+            component=component,
+            experts=experts,
+            top_k=top_k,
+            excluded_as=excluded_as,
+            before_layers=before_layers,
+        )
         for name, shape in shapes.items()
     )
 

@@ -50,7 +50,7 @@ def gemma3n_projections(c: Fields) -> tuple[Extra, ...]:
     """AltUp's matrices from and to each further input, arXiv:2301.13310."""
     shape, further = (c.size("hidden_size"), c.size("hidden_size")), range(c.size("altup_num_inputs") - 1)
     return (
-        *extras("other", {f"model.altup_projections.{i}.weight": shape for i in further}),
+        *extras("other", {f"model.altup_projections.{i}.weight": shape for i in further}, before_layers=True),
         *extras("embedding", {f"model.altup_unembed_projections.{i}.weight": shape for i in further}),
     )
 
@@ -66,8 +66,18 @@ PER_LAYER_TABLES = (
         {"model.embed_tokens_per_layer.weight": ("vocab_size_per_layer_input", all_layers_wide)},
         embeds_by_layer,
     ),
-    Weights("other", {"model.per_layer_model_projection.weight": (all_layers_wide, "hidden_size")}, embeds_by_layer),
-    Weights("norms", {"model.per_layer_projection_norm.weight": ("hidden_size_per_layer_input",)}, embeds_by_layer),
+    Weights(
+        "other",
+        {"model.per_layer_model_projection.weight": (all_layers_wide, "hidden_size")},
+        embeds_by_layer,
+        before_layers=True,
+    ),
+    Weights(
+        "norms",
+        {"model.per_layer_projection_norm.weight": ("hidden_size_per_layer_input",)},
+        embeds_by_layer,
+        before_layers=True,
+    ),
 )
 PER_LAYER_INPUT = {
     "per_layer_input_gate.weight": ("hidden_size_per_layer_input", "hidden_size"),

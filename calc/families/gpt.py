@@ -93,7 +93,13 @@ GPT: dict[str, Family] = {
         names=BLOOM_NAMES,
         rotary=None,
         layers="n_layer",
-        extras=(Weights("norms", layer_norms("hidden_size", "transformer.word_embeddings_layernorm")),),
+        extras=(
+            Weights(
+                "norms",
+                layer_norms("hidden_size", "transformer.word_embeddings_layernorm"),
+                before_layers=True,
+            ),
+        ),
     ),
     "gpt_bigcode": replace(
         GPT2,

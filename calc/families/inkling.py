@@ -192,7 +192,7 @@ def inkling2_residuals(c: Fields) -> tuple[Extra, ...]:
     for i in range(1, layers):
         queries |= {f"{path}.attn_queries.{i - 1}": (hidden,) if inkling_slides(c, i) else (3, hidden)}
     queries |= {f"{path}.output_query": (hidden,)}
-    return extras("other", queries) + extras("norms", {"model.llm.embed_norm.weight": (hidden,)})
+    return extras("other", queries) + extras("norms", {"model.llm.embed_norm.weight": (hidden,)}, before_layers=True)
 
 
 INKLING2 = Family(
@@ -226,7 +226,7 @@ INKLING: dict[str, Family] = {
         mixer=lambda c, layer: with_convs(c, INKLING_ATTENTION(c, layer)),
         ffn=INKLING_FFN,
         layer_extras=(inkling_relative, *INKLING_LAYER),
-        extras=(Weights("norms", {"model.embed_tokens.embed_norm.weight": ("hidden_size",)}),),
+        extras=(Weights("norms", {"model.embed_tokens.embed_norm.weight": ("hidden_size",)}, before_layers=True),),
         ties=False,
         kernels=Kernels(fp32_weights=True),
         names=STACKED_EXPERTS.but(recurrent=""),

@@ -57,10 +57,19 @@ FAIRSEQ = Family(
 # OPT, whose smallest-but-one model embeds in fewer dimensions than its layers have
 
 
-OPT_PROJECTIONS = {
-    "model.decoder.project_in.weight": ("hidden_size", "word_embed_proj_dim"),
-    "model.decoder.project_out.weight": ("word_embed_proj_dim", "hidden_size"),
-}
+def embeds_narrower(c: Fields) -> bool:
+    return c.maybe("word_embed_proj_dim") not in (None, c.size("hidden_size"))
+
+
+OPT_PROJECTIONS = (
+    Weights(
+        "other",
+        {"model.decoder.project_in.weight": ("hidden_size", "word_embed_proj_dim")},
+        embeds_narrower,
+        before_layers=True,
+    ),
+    Weights("other", {"model.decoder.project_out.weight": ("word_embed_proj_dim", "hidden_size")}, embeds_narrower),
+)
 
 
 def opt_kernels(c: Fields) -> Kernels:
@@ -216,11 +225,7 @@ LLAMA: dict[str, Family] = {
         d_embedding="word_embed_proj_dim",
         final_norm=opt_final_norm,
         kernels=opt_kernels,
-        extras=(
-            Weights(
-                "other", OPT_PROJECTIONS, lambda c: c.maybe("word_embed_proj_dim") not in (None, c.size("hidden_size"))
-            ),
-        ),
+        extras=OPT_PROJECTIONS,
     ),
     "xglm": replace(
         FAIRSEQ,

@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from itertools import chain
+from typing import NamedTuple
 
 from calc.model.architecture import Architecture
 from calc.model.block import Block
@@ -10,6 +11,20 @@ from calc.model.tensor import Component, Tensor
 
 AT_ENDS = frozenset({"vision", "multi_token_prediction"})
 """Components outside the layers, also where they have layers of their own."""
+
+
+class OutsideRules(NamedTuple):
+    """Weights outside the layers that stages hold beyond those that they run."""
+
+    on_every_stage: frozenset[Component] = frozenset()
+    own_head: bool = False
+    """Whether a tied head is a table of its own."""
+    own_head_on_stages: bool = False
+    """Whether it is one where there are several stages."""
+
+
+AS_RUN = OutsideRules()
+"""Each stage holds what it runs."""
 
 
 def layers_within(tensor: Tensor, *pieces: range) -> tuple[int, ...]:
@@ -31,12 +46,13 @@ def copies_within(architecture: Architecture, tensor: Tensor, *pieces: range) ->
 
 
 def copies_within_piece(
-    architecture: Architecture, tensor: Tensor, stage: range, on_every_stage: frozenset[Component] = frozenset()
+    architecture: Architecture, tensor: Tensor, stage: range, outside: OutsideRules = AS_RUN
 ) -> int:
-    """Layers of one range that hold a tensor; 1 or 0 for one that stands outside the layers.
+    """Layers of one range that hold a tensor; for one that stands outside the layers, times that it is held.
 
-    The embedding, its positions and the vision encoder are on the first piece, all that follows the layers and the
-    draft layers on the last; a tied head is the embedding once more. A stage may have others, which it does not run.
+    The embedding, what stands with it and the vision encoder are on the first piece, all that follows the layers and
+    the draft layers on the last; a tied head is the embedding once more. A stage may have others, which it does not
+    run.
     """
     if tensor.layers and tensor.excluded_as not in AT_ENDS:
         return bisect_left(tensor.layers, stage.stop) - bisect_left(tensor.layers, stage.start)
@@ -45,12 +61,14 @@ def copies_within_piece(
         return int(first)
     if tensor.excluded_as == "multi_token_prediction":
         return max(1, len(tensor.layers)) * last
-    if tensor.component in on_every_stage:
-        return 1
-    if tensor.component == "embedding":
-        head = architecture.tied and tensor.name == architecture.names.table
-        return int(first or (last and head))
-    return int(last)
+    if tensor.component == "embedding" or tensor.before_layers:
+        embeds = first or "embedding" in outside.on_every_stage
+        if not architecture.tied or tensor.name != architecture.names.table:
+            return int(embeds)
+        if outside.own_head or (outside.own_head_on_stages and not (first and last)):
+            return embeds + (last or "lm_head" in outside.on_every_stage)
+        return int(embeds or last)
+    return int(last or tensor.component in outside.on_every_stage)
 
 
 def blocks_within(architecture: Architecture, *pieces: range) -> list[Block]:

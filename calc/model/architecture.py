@@ -186,7 +186,8 @@ class Architecture(Frozen):
         for name, shape in norm_shapes(names.full(names.final_norm), self.final_norm, hidden).items():
             yield Tensor(name, shape, "norms")
         for extra in self.extras:
-            yield Tensor(extra.name, extra.shape, extra.component, excluded_as=extra.excluded_as)
+            why, before = extra.excluded_as, extra.before_layers
+            yield Tensor(extra.name, extra.shape, extra.component, excluded_as=why, before_layers=before)
         if not self.tied and not self.pooled:
             yield Tensor(f"{names.lm_head}.weight", (head_rows, table[1]), "lm_head")
         if self.head_bias and not self.pooled:

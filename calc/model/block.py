@@ -15,6 +15,7 @@ class Extra(Frozen):
     excluded_as: Excluded | None = None
     experts: int = 1  # routed experts stacked in it
     top_k: int = 1
+    before_layers: bool = False  # outside the layers: whether it stands with the embedding
 
 
 class Block(Frozen):

@@ -87,6 +87,8 @@ class Tensor:
     """Number of its first expert: those for images follow those for text, ERNIE 4.5 VL."""
     begins: int = 0
     """Index of the layer that its stack begins with, where a model has several: HRM."""
+    before_layers: bool = False
+    """Whether it stands with the embedding, outside the layers; else what does follows them."""
     dtype: FixedDtype | None = None
     """Type that checkpoints store it in always; None: that of the weights."""
 

@@ -221,8 +221,9 @@ class Weighing:
 
     def copies(self, piece: Piece, stage: range) -> int:
         """Number of a tensor's copies on a stage."""
-        on_every_stage = self.engine.on_every_stage(self.whole)
-        return piece.a_layer * copies_within_piece(self.whole, piece.tensor, stage, on_every_stage)
+        return piece.a_layer * copies_within_piece(
+            self.whole, piece.tensor, stage, self.engine.outside_rules(self.whole)
+        )
 
     def ending(self, *, first: bool, last: bool) -> range:
         """Layers of a stage that has none, or all of them, as the first stage or the last."""

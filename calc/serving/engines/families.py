@@ -6,6 +6,7 @@ from pathlib import Path
 
 from calc.errors import Message, Refusal
 from calc.hardware.parallel import Layout
+from calc.hardware.shards import OutsideRules
 from calc.model.architecture import Architecture
 from calc.model.tensor import Component
 
@@ -62,13 +63,28 @@ def undivided(engine: str, title: str, model: Architecture, layout: Layout, rank
             yield Refusal(message, "tp" if layout.tp > most else "dp")
 
 
-ON_EVERY_STAGE: dict[str, Component] = {"embedding_on_every_stage": "embedding", "head_on_every_stage": "lm_head"}
+ON_EVERY_STAGE: dict[str, Component] = {
+    "embedding_on_every_stage": "embedding",
+    "head_on_every_stage": "lm_head",
+    "norm_on_every_stage": "norms",
+    "rest_on_every_stage": "other",
+}
 
 
-def on_every_stage(engine: str, family: str) -> frozenset[Component]:
-    """Components outside the layers that an engine's class of a family has on every pipeline stage."""
+def outside_rules(engine: str, family: str) -> OutsideRules:
+    """Weights outside the layers that an engine's class of a family makes on pipeline stages."""
     rules = FAMILIES.get(engine, {})
-    return frozenset(component for rule, component in ON_EVERY_STAGE.items() if family in rules.get(rule, ()))
+    return OutsideRules(
+        frozenset(component for rule, component in ON_EVERY_STAGE.items() if family in rules.get(rule, ())),
+        family in rules.get("own_head", ()),
+        family in rules.get("own_head_on_stages", ()),
+    )
+
+
+def divided_rows(engine: str, family: str) -> frozenset[str]:
+    """Modules outside the layers, by name, whose rows an engine's class of a family divides over the ranks."""
+    rules = TABLE.get(engine, {}).get("divided_rows", {})
+    return frozenset(module for module, names in rules.items() if family in names.split())
 
 
 def unserved(engine: str, model: Architecture) -> str | None:

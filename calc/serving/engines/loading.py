@@ -12,11 +12,11 @@ from calc.formats.stored import Piece, stored
 from calc.formats.table import Format
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
-from calc.hardware.shards import copies_within_piece
+from calc.hardware.shards import OutsideRules, copies_within_piece
 from calc.model.architecture import Architecture
 from calc.model.feedforward import MoE
-from calc.model.tensor import Component, Tensor
-from calc.serving.engines.families import on_every_stage
+from calc.model.tensor import Tensor
+from calc.serving.engines.families import outside_rules
 from calc.serving.engines.sizes import LoadedWeights, Stage
 from calc.serving.engines.started import StartedEngine
 from calc.units import MIB
@@ -88,6 +88,14 @@ def padded_experts(piece: Piece, rank: Architecture, padding: ExpertPadding) -> 
     return values + scales + padding.keeps_scales * piece.scales - piece.nbytes
 
 
+def keys_are_values(tensor: Tensor, rank: Architecture) -> bool:
+    """Whether it projects keys that are the values too."""
+    if not tensor.name.endswith("k_proj.weight") or not tensor.layers:
+        return False
+    blocks = (block for block in rank.all_blocks if tensor.layers[0] in block.layers)
+    return any(getattr(mixer, "keys_are_values", False) for block in blocks for mixer in block.attentions)
+
+
 def round_up(size: int, multiple: int) -> int:
     return -(-size // multiple) * multiple
 
@@ -103,6 +111,10 @@ class Loader(StartedEngine):
     """Done by vLLM (`bitsandbytes_loader.py`)."""
     absorbs_latents: ClassVar[bool] = False
     """Keeps latent attention's up-projection once more in 16 bits where it is quantized."""
+
+    repeats_keys: ClassVar[bool] = False
+    """Has a projection for values that are the keys, too: `QKVParallelLinear`, as Gemma 4 uses it
+    (`models/gemma4.py` of vLLM, `gemma4_causal.py` of SGLang: K is loaded into both)."""
 
     @property
     def experts(self) -> ExpertPadding | None:
@@ -164,18 +176,18 @@ class Loader(StartedEngine):
         """The tensors of a rank that GPUs hold, as the file has them."""
         return file
 
-    def on_every_stage(self, model: Architecture) -> frozenset[Component]:
-        """Embedding and head, where every pipeline stage has it and not the first or the last alone."""
-        return on_every_stage(self.name, model.model_type)
+    def outside_rules(self, model: Architecture) -> OutsideRules:
+        """Weights outside the layers that pipeline stages hold."""
+        return outside_rules(self.name, model.model_type)
 
     def loaded(self, rank: Architecture, pieces: Sequence[Piece], stage: range, layout: Layout) -> LoadedWeights:
         """Bytes of some tensors on one rank of a pipeline stage once loaded."""
-        padding, adapter_rows, on_every_stage = self.experts, self.adapter_rows, self.on_every_stage(rank)
+        padding, adapter_rows, outside = self.experts, self.adapter_rows, self.outside_rules(rank)
         allocations: dict[tuple[str, tuple[int, ...]], list[int]] = {}  # name, first layer -> weights, scales, copies
         parts: dict[str, int] = defaultdict(int)
         in_weights = in_scales = padded = 0
         for read in pieces:
-            if not (copies := copies_within_piece(rank, read.tensor, stage, on_every_stage)):
+            if not (copies := copies_within_piece(rank, read.tensor, stage, outside)):
                 continue
             doubled = read.form.outer is not None and self.undoes_double_quantization and read.form == FORMATS["nf4-dq"]
             piece = Piece.of(read.tensor, FORMATS["nf4"]) if doubled else read
@@ -188,6 +200,8 @@ class Loader(StartedEngine):
                 continue
             count, weights = copies * a_layer, nbytes - scales
             more = self.padding(piece, rank, layout.tp, padding) if component in PADDED else 0
+            if self.repeats_keys and keys_are_values(tensor, rank):
+                more += nbytes
             if self.absorbs_latents and name.endswith("kv_b_proj.weight") and quantized(piece):
                 parts["absorbed"] += copies * 2 * tensor.numel
             if excluded_as == "multi_token_prediction":

@@ -19,11 +19,11 @@ from calc.hardware.gpu import GPU
 from calc.hardware.mig import unjoined
 from calc.hardware.parallel import Layout
 from calc.model.architecture import Architecture
-from calc.model.block import Block
+from calc.model.block import Block, Extra
 from calc.model.compressed_attention import CompressedAttention
 from calc.model.feedforward import RankGroups
 from calc.model.tensor import Tensor
-from calc.serving.engines.families import FAMILIES
+from calc.serving.engines.families import FAMILIES, divided_rows
 from calc.serving.engines.sizes import LaidOut, Limits
 from calc.serving.engines.started import StartedEngine
 from calc.serving.workload import Workload
@@ -315,7 +315,19 @@ class Rules(StartedEngine):
         """One rank's part of a model."""
         groups = self.groups(model, layout)
         head_rows = self.vocabulary(model.vocab, layout.tp if groups is None else groups.head)
-        return layout.rank(model, self.embedding_rows(model, layout), groups, head_rows)
+        rank = layout.rank(model, self.embedding_rows(model, layout), groups, head_rows)
+        divided = divided_rows(self.name, model.model_type)
+        if layout.tp == 1 or not divided:
+            return rank
+        return rank.model_copy(update={"extras": tuple(self.part(e, layout.tp, divided) for e in rank.extras)})
+
+    def part(self, extra: Extra, tp: int, divided: frozenset[str]) -> Extra:
+        """One of tp ranks' part of a weight outside the layers; `divided`: modules whose rows are."""
+        if divided.isdisjoint(extra.name.split(".")):
+            return extra
+        rows, *columns = extra.shape
+        own = self.vocabulary(rows, tp) if extra.component == "embedding" else rows // tp
+        return extra.model_copy(update={"shape": (own, *columns)})
 
     def all_to_all(self, layout: Layout) -> bool:
         """Whether ranks send tokens to the experts that these chose; else each gathers those of all copies of the

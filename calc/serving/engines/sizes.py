@@ -107,7 +107,7 @@ class LoadedWeights:
     absorbed: int = 0  # vLLM keeps latent attention's up-projection once more in 16 bits where it is quantized
     adapters: int = 0  # slots for LoRA adapters, in 16 bits
     rotary: int = 0  # table of sines and cosines
-    padding: int = 0  # rows and columns that kernels add
+    padding: int = 0  # rows and columns that kernels add, and keys that stand in the place of values too
     rounding: int = 0  # what PyTorch's allocator adds to a tensor
 
     @property

@@ -4,12 +4,15 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from calc import ConfigError, Layout, Overhead, Precision, Workload
+from calc import Architecture, ConfigError, Layout, Overhead, Precision, Workload
 from calc.hardware.division import divides
 from calc.hardware.overhead import HIGH
 from calc.hardware.parallel import shapes
 from calc.serving.engines import ENGINES
-from calc.serving.engines.families import on_every_stage
+from calc.serving.engines.families import outside_rules
+from calc.serving.engines.sglang.engine import SGLang
+from calc.serving.engines.sglang.options import SGLangOptions
+from calc.serving.engines.vllm.engine import VLLM
 from calc.serving.fewest import bytes_by_stage
 from calc.serving.memory import Serving
 from calc.units import GIB
@@ -70,10 +73,16 @@ def test_stages_hold_the_whole_model_together(model, engine, tp, pp):
     counted = [tensor for tensor in architecture.tensors() if tensor.excluded_as is None]
     assert sum(tensor.parameters for tensor in counted) == architecture.parameters().total
     whole = sum(tensor.parameters * WIDTHS[tensor.dtype] for tensor in counted)
-    every = ENGINES[engine]().on_every_stage(architecture)
-    tables = sum(tensor.parameters * WIDTHS[tensor.dtype] for tensor in counted if tensor.component in every)
-    if architecture.tied and "embedding" not in every and pp > 1:
-        whole += 2 * architecture.tensors()[0].parameters  # the head stands on another GPU than the embedding
+    rules = ENGINES[engine]().outside_rules(architecture)
+    every = rules.on_every_stage
+    repeated = (t for t in counted if not t.layers and ("embedding" if t.before_layers else t.component) in every)
+    tables = sum(tensor.parameters * WIDTHS[tensor.dtype] for tensor in repeated)
+    table = 2 * architecture.tensors()[0].parameters
+    if architecture.tied and (rules.own_head or (rules.own_head_on_stages and pp > 1)):
+        whole += table
+        tables += table * ("lm_head" in every)
+    elif architecture.tied and "embedding" not in every and pp > 1:
+        whole += table  # the head stands on another GPU than the embedding
     held = [stage.weights for stage in laid_out.stages]
     assert [layer for layers in laid_out.ranges for layer in layers] == list(range(architecture.num_layers))
     assert len(held) == pp
@@ -92,22 +101,112 @@ TABLES = load("stage_tables.json")
 
 
 @in_one_test(
-    ("engine", "family", "file", "embedding", "head"),
+    ("engine", "family", "file", "embedding", "head", "norm"),
     [pytest.param(engine, *row, id=f"{engine}-{row[0]}") for engine in ("vllm", "sglang") for row in TABLES[engine]],
 )
-def test_tables_on_every_stage(engine, family, file, embedding, head):
-    expected = {name for name, where in (("embedding", embedding), ("lm_head", head)) if where == "every"}
-    assert on_every_stage(engine, family) == expected, file
+def test_weights_on_every_stage(engine, family, file, embedding, head, norm):
+    made = {"embedding": embedding, "lm_head": head, "norms": norm}
+    expected = {name for name, where in made.items() if where == "every"}
+    assert outside_rules(engine, family).on_every_stage - {"other"} == expected, file
 
 
 def test_an_engine_makes_the_tables_where_its_class_does():
     """Qwen3-30B-A3B has 12 layers on each of four stages, an embedding and a head of 151,936 rows of 2,048: vLLM's
-    `qwen3_moe.py` makes both on every stage, SGLang's the head, and its `qwen2_moe.py` the embedding on the first."""
+    `qwen3_moe.py` makes both and the last norm on every stage, SGLang's the head, and its `qwen2_moe.py` the embedding
+    on the first and the norm on the last."""
     model, table, norm = "Qwen/Qwen3-30B-A3B", 2 * 151_936 * 2048, 2 * 2048
     in_vllm, in_sglang = ([s.weights for s in stages(model, engine, pp=4)] for engine in ("vllm", "sglang"))
     layers = (2 * ARCHITECTURES[model].parameters().total - 2 * table - norm) // 4
-    assert in_vllm == [layers + 2 * table] * 3 + [layers + 2 * table + norm]
+    assert in_vllm == [layers + 2 * table + norm] * 4
     assert in_sglang == [layers + 2 * table, layers + table, layers + table, layers + table + norm]
+
+
+EXAONE = Architecture.from_config(
+    {
+        "model_type": "exaone4",
+        "hidden_size": 2048,
+        "intermediate_size": 4096,
+        "num_attention_heads": 32,
+        "num_hidden_layers": 30,
+        "num_key_value_heads": 8,
+        "tie_word_embeddings": True,
+        "vocab_size": 102_400,
+    }
+)
+"""EXAONE 4.0 1.2B."""
+GEMMA_4 = Architecture.from_config(
+    {
+        "model_type": "gemma4_text",
+        "global_head_dim": 512,
+        "head_dim": 256,
+        "hidden_size": 1536,
+        "hidden_size_per_layer_input": 256,
+        "intermediate_size": 6144,
+        "num_attention_heads": 8,
+        "num_hidden_layers": 35,
+        "num_key_value_heads": 1,
+        "vocab_size": 262_144,
+        "vocab_size_per_layer_input": 262_144,
+    }
+)
+"""Gemma 4 with the sizes of E2B's per-layer embeddings."""
+
+
+def laid_out(model, engine, **layout):
+    return Serving.of(model, engine, Precision(weights="bf16"), Layout(**layout), Overhead()).laid_out.stages
+
+
+def test_a_tied_head_is_a_table_of_its_own_where_the_class_makes_one():
+    """vLLM's `jamba.py` makes a head and ties nothing: Jamba Reasoning 3B holds all that its checkpoint stores, the
+    head too (huggingface.co/ai21labs/AI21-Jamba-Reasoning-3B: 3,197,109,632). SGLang's `lfm2.py` copies the embedding
+    into one, 65,536 rows of 2,048. Its `exaone4.py` shares the embedding on one stage alone."""
+    (jamba,) = stages("ai21labs/AI21-Jamba-Reasoning-3B")
+    assert jamba.weights == 2 * 3_197_109_632
+    for model in ("LiquidAI/LFM2-1.2B", "LiquidAI/LFM2-8B-A1B"):
+        (in_vllm,), (in_sglang,) = (stages(model, engine) for engine in ("vllm", "sglang"))
+        assert in_sglang.weights - in_vllm.weights == 2 * 65_536 * 2048
+    table, norm = 2 * 102_400 * 2048, 2 * 2048
+    layers = (2 * EXAONE.parameters().total - table - norm) // 3
+    assert [s.weights for s in laid_out(EXAONE, SGLang())] == [3 * layers + table + norm]
+    over_three = [s.weights for s in laid_out(EXAONE, SGLang(), pp=3)]
+    assert over_three == [layers + 2 * table, layers + table, layers + table + norm]
+
+
+def test_per_layer_embeddings_stand_with_the_embedding():
+    """35 layers' inputs of 256 are read from a table of 262,144 rows and projected from 1,536: vLLM's `gemma4.py` makes
+    all of it on every stage, divided over the ranks (`VocabParallelEmbedding`, `ColumnParallelLinear`), SGLang's
+    `gemma4_causal.py` on the first, whole on each rank."""
+    table, projection, norm = 2 * 262_144 * 35 * 256, 2 * 35 * 256 * 1536, 2 * 256
+    embedding, last = 2 * 262_144 * 1536, 2 * 1536
+    tables = table + projection + norm + embedding
+    layers = 2 * GEMMA_4.parameters().total - tables - last
+    on_stages = [s.weights for s in laid_out(GEMMA_4, VLLM(), pp=5)]
+    assert sum(on_stages) == layers + 5 * (tables + last)
+    (alone,), (half,) = laid_out(GEMMA_4, VLLM()), laid_out(GEMMA_4, VLLM(), tp=2)
+    whole = SGLang(SGLangOptions(disable_cuda_graph=True))
+    (of_two,) = laid_out(GEMMA_4, whole, tp=2)
+    assert alone.weights == layers + tables + last
+    assert of_two.weights - half.weights == (table + projection + embedding) // 2
+    first, *between, final = (stage - tables - last for stage in on_stages)
+    assert [s.weights for s in laid_out(GEMMA_4, whole, pp=5)] == [first + tables, *between, final + embedding + last]
+
+
+def test_a_wrapper_by_transformers_has_tables_at_the_ends():
+    """vLLM 0.33 has no class of Aya Vision: `models/transformers/base.py` embeds on the first stage and on the last,
+    where `commandr.py`, by which Cohere's own wrapper runs, embeds on each."""
+    text = {"model_type": "cohere2", "vocab_size": 256_000}
+    encoder = {"model_type": "siglip_vision_model"}
+    stages_of = {
+        wrapper: laid_out(
+            Architecture.from_config({"model_type": wrapper, "text_config": text, "vision_config": encoder}),
+            VLLM(),
+            pp=4,
+        )
+        for wrapper in ("aya_vision", "cohere2_vision")
+    }
+    pairs = zip(stages_of["cohere2_vision"], stages_of["aya_vision"], strict=True)
+    embedding, norm = 2 * 256_000 * 8192, 2 * 8192
+    assert [own.weights - plain.weights for own, plain in pairs] == [norm, *[embedding + norm] * 2, 0]
 
 
 def test_a_tied_head_is_divided_where_it_stands_alone():

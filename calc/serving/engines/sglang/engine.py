@@ -23,6 +23,7 @@ from calc.formats.table import Format
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
 from calc.hardware.parallel import Layout
+from calc.hardware.shards import OutsideRules
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.derivation import NUMBERS, Numbers
@@ -30,11 +31,10 @@ from calc.model.feedforward import RankGroups
 from calc.model.linear_attention import KimiDelta
 from calc.model.mixers import CompressedAttention
 from calc.model.named import Peak
-from calc.model.tensor import Component
 from calc.model.vision import ListedTower
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.drafts import DraftingEngine
-from calc.serving.engines.families import class_family, families, on_every_stage, undivided
+from calc.serving.engines.families import class_family, families, outside_rules, undivided
 from calc.serving.engines.launch import (
     Image,
     Launch,
@@ -326,6 +326,7 @@ class SGLang(DraftingEngine):
     fused = FUSED
     vocabulary_multiple = VOCABULARY
     absorbs_latents = True
+    repeats_keys = True
     least_group = staticmethod(smallest_group)
     options: SGLangOptions
     options_type: ClassVar[type[SGLangOptions]] = SGLangOptions
@@ -401,8 +402,8 @@ class SGLang(DraftingEngine):
         )
         return None if groups == RankGroups.of(layout.tp) else groups
 
-    def on_every_stage(self, model: Architecture) -> frozenset[Component]:
-        return on_every_stage(self.name, class_family(model))
+    def outside_rules(self, model: Architecture) -> OutsideRules:
+        return outside_rules(self.name, class_family(model))
 
     def embedding_rows(self, model: Architecture, layout: Layout) -> int:
         """Rows of the embedding on a rank: all, padded to 64, in some families where the attention has copies."""
@@ -477,7 +478,29 @@ class SGLang(DraftingEngine):
         return not self.options.language_model_only
 
     def limits(self, workload: Workload, gpu: GPU, architecture: Architecture, layout: Layout) -> Limits:
-        """Defaults by the GPU's memory; the share leaves what a chunk, CUDA graphs and images are reckoned to take."""
+        """Defaults by the GPU's memory."""
+        options, copies = self.options, attention_copies(architecture, layout)
+        step = options.chunked_prefill_size or tier(gpu.memory_bytes)[0]
+        images = self.loads_vision and reads_images(architecture)
+        usual = SPECULATIVE_REQUESTS if options.speculative_algorithm else SEQUENCES
+        usual = COMPRESSED_REQUESTS if any(compressing(architecture.blocks)) else usual
+        sequences = options.max_running_requests or usual
+        known = not architecture.recurrent or options.max_running_requests is not None  # states may allow fewer
+        own = max(1, step // copies)  # each copy passes its part of a chunk (`handle_data_parallelism`)
+        return Limits(
+            step_tokens=own,
+            step_copies=copies,
+            sequences=sequences,
+            share=options.mem_fraction_static or self.usual_share(gpu, architecture, layout),
+            in_flight_tokens=own,
+            reserved_free=image_buffers(architecture, gpu, options.max_running_requests) if images else 0,
+            tables=request_table(-(-sequences // copies), workload.context) if known else 0,
+            poll=options.scheduler_recv_interval,
+        )
+
+    def usual_share(self, gpu: GPU, architecture: Architecture, layout: Layout) -> float:
+        """Share of a GPU that it takes where no flag states one: it leaves what a chunk, CUDA graphs and images are
+        reckoned to take."""
         options, copies = self.options, attention_copies(architecture, layout)
         ranks = layout.tp * copies  # it counts data-parallel attention within its tp
         step = options.chunked_prefill_size or tier(gpu.memory_bytes)[0]
@@ -499,21 +522,7 @@ class SGLang(DraftingEngine):
         share = round((total - reserved) / total, 3)
         if images and architecture.vision is not None:
             share *= share_left(architecture.model_type, architecture.vision)
-        usual = SPECULATIVE_REQUESTS if options.speculative_algorithm else SEQUENCES
-        usual = COMPRESSED_REQUESTS if any(compressing(architecture.blocks)) else usual
-        sequences = options.max_running_requests or usual
-        known = not architecture.recurrent or options.max_running_requests is not None  # states may allow fewer
-        own = max(1, step // copies)  # each copy passes its part of a chunk (`handle_data_parallelism`)
-        return Limits(
-            step_tokens=own,
-            step_copies=copies,
-            sequences=sequences,
-            share=options.mem_fraction_static or share,
-            in_flight_tokens=own,
-            reserved_free=image_buffers(architecture, gpu, options.max_running_requests) if images else 0,
-            tables=request_table(-(-sequences // copies), workload.context) if known else 0,
-            poll=options.scheduler_recv_interval,
-        )
+        return share
 
     def largest_batch(self, memory: int, ranks: int, streamed: bool = False) -> int:
         """Sequences of the largest CUDA graph on a GPU with so many bytes; `streamed`: images pass through the GPU, and

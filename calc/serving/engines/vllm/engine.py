@@ -15,6 +15,7 @@ from calc.hardware.generations import Platform
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import CUDA_CONTEXT, NONE, OverheadItem, Range, libraries
 from calc.hardware.parallel import Layout
+from calc.hardware.shards import AS_RUN, OutsideRules
 from calc.model.architecture import Architecture
 from calc.model.block import Block, PredictionModule
 from calc.model.derivation import NUMBERS, Numbers
@@ -22,7 +23,7 @@ from calc.model.feedforward import RankGroups
 from calc.model.named import Peak
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.drafts import DraftingEngine
-from calc.serving.engines.families import families, undivided, versions
+from calc.serving.engines.families import class_family, families, undivided, versions
 from calc.serving.engines.launch import (
     Image,
     Launch,
@@ -86,7 +87,7 @@ SPECULATION = ("speculative", "num_speculative_tokens", "model_draft", "weights_
 SPLIT_TOKENS, SPLIT_ON_ONE_STAGE, SPLIT_DENSE = (
     families("vllm", rule) for rule in ("split_tokens", "split_on_one_stage", "split_dense")
 )
-EAGLE_ON_STAGES = families("vllm", "eagle_on_stages")
+BY_TRANSFORMERS, EAGLE_ON_STAGES = families("vllm", "by_transformers"), families("vllm", "eagle_on_stages")
 PREDICTED_SINCE = versions("vllm", "predicted_since")
 NO_DRAFT_MODELS: tuple[Version, Version] = (0, 11), (0, 15)
 """Versions from the one that took the first engine out to that before the second got them (`v1/spec_decode`)."""
@@ -168,6 +169,7 @@ class VLLM(DraftingEngine):
     vocabulary_multiple = VOCABULARY
     undoes_double_quantization = True
     absorbs_latents = True
+    repeats_keys = True
     least_group = staticmethod(smallest_group)
 
     def __init__(self, options: VLLMOptions | None = None, draft_model: Architecture | None = None) -> None:
@@ -470,6 +472,9 @@ class VLLM(DraftingEngine):
             return 0
         return self.draft_model.num_layers if self.drafter == "draft_model" and self.draft_model is not None else 1
 
+    def outside_rules(self, model: Architecture) -> OutsideRules:
+        return AS_RUN if class_family(model) in BY_TRANSFORMERS else super().outside_rules(model)
+
     def with_draft(self, architecture: Architecture) -> Architecture:
         """The model with its draft layers: its own, which read its embedding and its head
         (`load_eagle_model`), or EAGLE's, one more like the last behind a projection of [state; embedding]."""
@@ -489,7 +494,7 @@ class VLLM(DraftingEngine):
     def draft_tables(self, architecture: Architecture, tp: int, stages: int) -> int:
         """The embedding once more for the model's own layers or a head, which read it far from the first stage."""
         width = architecture.d_embedding or architecture.hidden
-        at_end = architecture.tied or "embedding" in self.on_every_stage(architecture)
+        at_end = architecture.tied or "embedding" in self.outside_rules(architecture).on_every_stage
         own = not at_end if self.reads_embedding(architecture) else self.drafter == "mtp"
         return 2 * self.vocabulary(architecture.vocab, tp) * width if own and stages > 1 else 0
 
@@ -557,7 +562,7 @@ class VLLM(DraftingEngine):
             yield Refusal(Message("vLLM has drafts on pipeline stages (pp) from version 0.30 on."), "pp", [1])
         elif self.reads_embedding(model) and not (
             holds("the last stage embeds for drafts", self.options)
-            and ("embedding" in self.on_every_stage(model) or model.model_type in EAGLE_ON_STAGES)
+            and ("embedding" in self.outside_rules(model).on_every_stage or model.model_type in EAGLE_ON_STAGES)
         ):
             sentence = "This draft reads the model's embedding, which only the first of {pp} pipeline stages has."
             yield Refusal(Message(sentence, pp=layout.pp), "pp", [1])

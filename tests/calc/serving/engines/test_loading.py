@@ -33,11 +33,15 @@ ARCHITECTURES = architectures()
 
 def loaded(model, weights="bf16", engine="vllm", changes=(), options=(), **layout):
     """What a rank of each stage holds; vLLM leaves the vision encoder out unless an option says otherwise."""
-    architecture = Architecture.from_config(models()[model].config | dict(changes))
+    config = models()[model].config | dict(changes)
+    return loaded_as(config, Precision(weights=weights), engine, options, **layout)
+
+
+def loaded_as(config, precision, engine="vllm", options=(), **layout):
     kind = ENGINES[engine]
     flags = ({"language_model_only": True} if engine == "vllm" else {}) | dict(options)
     one = kind(kind.options_type(**flags))
-    serving = Serving.of(architecture, one, Precision(weights=weights), Layout(**layout), Overhead())
+    serving = Serving.of(Architecture.from_config(config), one, precision, Layout(**layout), Overhead())
     return [stage.loaded for stage in serving.laid_out.stages]
 
 
@@ -98,6 +102,19 @@ def test_gemma_with_its_vision_encoder_as_logged():
     assert held.total / GIB == pytest.approx(13.1665, rel=0.002)
     (without,) = loaded("google/gemma-3-27b-it", tp=4)
     assert replace(held, vision=0) == without
+
+
+def test_gemma_4_as_logged():
+    """Keys that are values have both places in `QKVParallelLinear`. vLLM 0.20 of 26B-A4B (github.com/jethac/
+    dgx-spark-hijinks), and of NVIDIA's 31B in NVFP4 (robotmunki.com/pages/vllm-startup-log-annotated.html), whose
+    attention is in 16 bits (huggingface.co/LilaRest/gemma-4-31B-it-NVFP4-turbo); there the whole in 16 bits is 58.9."""
+    for model, gib in (("google/gemma-4-26B-A4B", 48.50), ("google/gemma-4-31B-it", 58.9)):
+        (rank,) = loaded(model, options={"language_model_only": False})
+        assert rank.total / GIB == pytest.approx(gib, abs=0.012)
+    quantization = {"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head", "*.self_attn*"]}
+    config = models()["google/gemma-4-31B-it"].config | {"quantization_config": quantization}
+    (rank,) = loaded_as(config, Precision.of(config), options={"language_model_only": False})
+    assert rank.total / GIB == pytest.approx(31.18, rel=0.005)
 
 
 def test_parts_of_a_rank():

@@ -530,6 +530,12 @@ def test_embeddings_that_every_rank_holds_whole(model, tp, rows):
         ),
         pytest.param("meta-llama/Llama-3.1-8B", Layout(pp=2), None, id="llama.py: a head of its own"),
         pytest.param("Qwen/Qwen3-0.6B", Layout(pp=2), None, id="qwen3.py: tied, a head of its own on the last"),
+        pytest.param(
+            "ibm-granite/granite-4.0-h-tiny",
+            Layout(pp=2),
+            "no head on the last pipeline stage",
+            id="granitemoehybrid.py: tied",
+        ),
         pytest.param({"model_type": "phi3small"}, Layout(tp=16), "8 do not divide over 16", id="phi3_small.py: assert"),
     ],
 )
