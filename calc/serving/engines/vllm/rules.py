@@ -60,16 +60,6 @@ def without_adapters(model: Architecture, options: VLLMOptions) -> Iterator[Refu
         yield Refusal(Message("vLLM's class of {family} does not support LoRA.", family=family), "enable_lora")
 
 
-WITHOUT_EAGLE3 = families("vllm", "without_eagle3")
-
-
-def without_head(model: Architecture) -> Iterator[Refusal]:
-    """Why no head of EAGLE-3 reads the states of a model (`set_eagle3_aux_hidden_state_layers`)."""
-    if (family := class_family(model)) in WITHOUT_EAGLE3:
-        sentence = "{engine}'s class of {family} hands no states to a head of EAGLE-3."
-        yield Refusal(Message(sentence, engine="vLLM", family=family), "speculative", ["none", "ngram"])
-
-
 WITHOUT_FP16 = families("vllm", "without_fp16")
 BF16: Capability = (8, 0)
 """First GPUs on which it computes in bf16 (`platforms/cuda.py: supported_dtypes`)."""
