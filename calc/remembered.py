@@ -1,0 +1,28 @@
+"""Methods that compute each answer once, for as long as their object lives."""
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+Owner = TypeVar("Owner")
+Question = ParamSpec("Question")
+Answer = TypeVar("Answer")
+
+
+def remembered(
+    method: Callable[Concatenate[Owner, Question], Answer],
+) -> Callable[Concatenate[Owner, Question], Answer]:
+    """The method, whose answers its object remembers by the arguments. Where two threads compute one, both get that of
+    the first."""
+
+    name = f"answers of {method.__name__}"
+
+    @wraps(method)
+    def ask(self: Owner, /, *args: Question.args, **kwargs: Question.kwargs) -> Answer:
+        answers: dict[Any, Answer] = vars(self).setdefault(name, {})
+        question = *args, *kwargs.items()
+        if question not in answers:
+            answers.setdefault(question, method(self, *args, **kwargs))
+        return answers[question]
+
+    return ask
