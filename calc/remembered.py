@@ -5,21 +5,20 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 Owner = TypeVar("Owner")
-Question = ParamSpec("Question")
-Answer = TypeVar("Answer")
+CallArguments = ParamSpec("CallArguments")
+Returned = TypeVar("Returned")
 
 
 def remembered(
-    method: Callable[Concatenate[Owner, Question], Answer],
-) -> Callable[Concatenate[Owner, Question], Answer]:
+    method: Callable[Concatenate[Owner, CallArguments], Returned],
+) -> Callable[Concatenate[Owner, CallArguments], Returned]:
     """The method, whose answers its object remembers by the arguments. Where two threads compute one, both get that of
     the first."""
-
     name = f"answers of {method.__name__}"
 
     @wraps(method)
-    def ask(self: Owner, /, *args: Question.args, **kwargs: Question.kwargs) -> Answer:
-        answers: dict[Any, Answer] = vars(self).setdefault(name, {})
+    def ask(self: Owner, /, *args: CallArguments.args, **kwargs: CallArguments.kwargs) -> Returned:
+        answers: dict[Any, Returned] = vars(self).setdefault(name, {})
         question = *args, *kwargs.items()
         if question not in answers:
             answers.setdefault(question, method(self, *args, **kwargs))

@@ -200,19 +200,6 @@ def stacked(figures: Sequence[Any]) -> Any:
     return table.flat[0].item() if (table == table.flat[0]).all() else table
 
 
-def demands_of_rows(table: Demand, which: Indices, forms: Indices) -> Demand:
-    """Demands of rows of one rank and format each, [rows, 1], from those of all ranks, stacked."""
-
-    def chosen(figures: Sequence[Any]) -> Any:
-        (figure,) = figures
-        if not isinstance(figure, np.ndarray):
-            return figure
-        return figure[which, None] if figure.ndim == 1 else figure[which, forms, None]
-
-    by_row: Demand = mapped_over([table], chosen)
-    return by_row
-
-
 # Rows
 
 
@@ -266,8 +253,16 @@ class FittingRows:
 
     @property
     def demand(self) -> Demand:
-        """Demand of a rank, all stages together: [rows, 1]."""
-        return demands_of_rows(self.demands, self.shard, self.form)
+        """Demand of a rank in its format, all stages together: [rows, 1]."""
+
+        def chosen(figures: Sequence[Any]) -> Any:
+            (figure,) = figures
+            if not isinstance(figure, np.ndarray):
+                return figure
+            return figure[self.shard, None] if figure.ndim == 1 else figure[self.shard, self.form, None]
+
+        by_row: Demand = mapped_over([self.demands], chosen)
+        return by_row
 
 
 # Room
