@@ -18,10 +18,10 @@ def remembered(
 
     @wraps(method)
     def ask(self: Owner, /, *args: CallArguments.args, **kwargs: CallArguments.kwargs) -> Returned:
-        answers: dict[Any, Returned] = vars(self).setdefault(name, {})
-        question = *args, *kwargs.items()
-        if question not in answers:
-            answers.setdefault(question, method(self, *args, **kwargs))
-        return answers[question]
+        question = (*args, *kwargs.items()) if kwargs else args
+        known: dict[Any, Returned] = vars(self).get(name) or vars(self).setdefault(name, {})
+        if question in known:
+            return known[question]
+        return known.setdefault(question, method(self, *args, **kwargs))
 
     return ask

@@ -128,12 +128,8 @@ SPELLING = {
     "disable_cuda_graph": ("--cuda-graph-backend-decode=disabled", "--cuda-graph-backend-prefill=disabled"),
 }
 """Flags that have other names since 0.5.23."""
-
-
 UNSERVED = families("sglang", "unserved")
 FORGETFUL = families("sglang", "forgetful")
-
-
 WITHOUT = families("sglang", "without_images")
 GRAPHS = families("sglang", "graphs_with_images")
 EMBEDDINGS = 100 * MIB

@@ -94,8 +94,6 @@ SHARING = frozenset(
 )
 """Kernels that hand out the softmax' sums, by which ranks that share a sequence's tokens add up what they attend to
 (`v1/worker/cp_utils.py`, column DCP of `docs/design/attention_backends.md`)."""
-
-
 Kind = Literal["full", "mla", "window", "chunk", "state"]
 PADDED = 256
 """Bytes of which a latent is a multiple in old versions."""

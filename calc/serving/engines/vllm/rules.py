@@ -27,8 +27,6 @@ from calc.serving.engines.vllm.layers import (
 from calc.serving.engines.vllm.options import Version, VLLMOptions, holds
 
 SUPPORTED_UNTIL = versions("vllm", "supported_until")
-
-
 OFFLOADING_SINCE: dict[str, Version] = {"native": (0, 14), "lmcache": (0, 11, 1)}
 """The first version whose backend takes a size (`config/vllm.py: _post_init_kv_transfer_config`): from 0.11.1 on there
 is the flag, and the native one then asked for a number of blocks besides (`v1/kv_offload/cpu.py`)."""
