@@ -12,16 +12,17 @@ Returned = TypeVar("Returned")
 def remembered(
     method: Callable[Concatenate[Owner, CallArguments], Returned],
 ) -> Callable[Concatenate[Owner, CallArguments], Returned]:
-    """The method, whose answers its object remembers by the arguments. Where two threads compute one, both get that of
-    the first."""
+    """The method, whose answers its object remembers by the arguments; two threads may both compute one."""
     name = f"answers of {method.__name__}"
 
     @wraps(method)
     def ask(self: Owner, /, *args: CallArguments.args, **kwargs: CallArguments.kwargs) -> Returned:
         question = (*args, *kwargs.items()) if kwargs else args
-        known: dict[Any, Returned] = vars(self).get(name) or vars(self).setdefault(name, {})
-        if question in known:
-            return known[question]
-        return known.setdefault(question, method(self, *args, **kwargs))
+        answers: dict[Any, Returned] | None = getattr(self, name, None)
+        if answers is None:  # an attribute, for those of an object whose __dict__ is asked for are read more slowly
+            object.__setattr__(self, name, answers := {})
+        if question in answers:
+            return answers[question]
+        return answers.setdefault(question, method(self, *args, **kwargs))
 
     return ask

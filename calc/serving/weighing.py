@@ -339,9 +339,10 @@ class RankWeights:
     @remembered
     def of(self, layout: Layout) -> Weighing:
         """Weights of a rank, with the layers of all its pipeline stages."""
-        unstaged = layout.model_copy(update={"pp": 1})
-        if layout.pp > 1 and self.engine.groups(self.whole, unstaged) == self.engine.groups(self.whole, layout):
-            return self.of(unstaged)
+        if layout.pp > 1:
+            unstaged = layout.model_copy(update={"pp": 1})
+            if self.engine.groups(self.whole, unstaged) == self.engine.groups(self.whole, layout):
+                return self.of(unstaged)
         sibling = None if self.sibling is None else self.sibling.of(layout)
         return Weighing(self.engine, self.whole, self.precision, layout, sibling)
 
