@@ -20,6 +20,7 @@ START, END = "<!-- written by python -m docs.rooms -->\n", "<!-- to here -->\n"
 ROOMS = (
     "calc.errors",
     "calc.budget",
+    "calc.remembered",
     "calc.units",
     "calc.text",
     "calc.model",
@@ -40,7 +41,7 @@ ROOMS = (
     "pages",
 )
 """From the ground up: a room imports rooms before it, never one behind it. `calc` alone is calc/__init__.py."""
-EVERYWHERE = ("calc.errors", "calc.budget", "calc.units", "calc.text")
+EVERYWHERE = ("calc.errors", "calc.budget", "calc.remembered", "calc.units", "calc.text")
 """What nearly every room uses, and no drawing shows."""
 
 

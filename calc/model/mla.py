@@ -14,6 +14,11 @@ LATENT = Message(
 )
 
 
+def fp8_vector_bytes(width: int) -> int:
+    """Bytes of a vector in fp8 with an fp32 scale for each 128 elements."""
+    return width + 4 * -(-width // 128)
+
+
 class LatentAttention(Attention):
     """Multi-head latent attention, DeepSeek-V2 section 2.1, arXiv:2405.04434."""
 
@@ -71,9 +76,9 @@ class LatentAttention(Attention):
         """Bits of a cached token in fp8 as FlashMLA packs it: the latent with an fp32 scale for each 128, the rotary
         key in 16 bits, 656 bytes of 512 + 64 elements; an index key in fp8 with its scales (vLLM
         `flashmla_sparse.py`)."""
-        latent = 8 * self.kv_rank + 32 * -(-self.kv_rank // 128) + 16 * self.d_rope
+        latent = 8 * fp8_vector_bytes(self.kv_rank) + 16 * self.d_rope
         picks = self.indexer if self.picks_tokens else None
-        key = 0 if picks is None else 8 * picks.d_index + 32 * -(-picks.d_index // 128)
+        key = 0 if picks is None else 8 * fp8_vector_bytes(picks.d_index)
         return by_window(self.window, self.indexer, latent, key)
 
     def pair_flops(self, *, absorbed: bool = False) -> dict[WindowTokens, Any]:

@@ -11,6 +11,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.mig import unjoined
 from calc.hardware.overhead import HIGH, LOW, MIDDLE, OverheadItem, OverheadSizes, at_end
 from calc.hardware.parallel import Layout
+from calc.remembered import remembered
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.rules import Question
 from calc.serving.engines.sizes import GPUAtStart, Limits
@@ -233,7 +234,6 @@ class MultiGPUBounds:
 
     def __init__(self, gpu: GPU, single_gpu: Serving, workload: Workload) -> None:
         self.gpu, self.single_gpu, self.workload = gpu, single_gpu, workload
-        self.rooms: dict[tuple[int, int], int] = {}
         engine, architecture = single_gpu.engine, single_gpu.architecture
         self.starts: list[tuple[Limits, OverheadSizes]] = [
             (
@@ -272,14 +272,13 @@ class MultiGPUBounds:
         stages = self.single_gpu.ranks.ranges_of(self.single_gpu.architecture.num_layers)
         return sum(len(stage) > 0 or stage.start > 0 for stage in stages)  # the output alone is behind the last layer
 
+    @remembered
     def room(self, end: int, working: int = 0) -> int:
         """Upper bound of the bytes for weights and cache, by working memory and end of the overhead's range."""
-        if (end, working) not in self.rooms:
-            self.rooms[end, working] = max(
-                self.bytes_left(working, limits, at_end(overhead, end if limits.share is None else LOW))[0]
-                for limits, overhead in self.starts  # each layout has a range of its own
-            )
-        return self.rooms[end, working]
+        return max(
+            self.bytes_left(working, limits, at_end(overhead, end if limits.share is None else LOW))[0]
+            for limits, overhead in self.starts  # each layout has a range of its own
+        )
 
     def bytes_left(self, working: int, limits: Limits, overhead: Mapping[OverheadItem, int]) -> tuple[int, bool]:
         """Upper bound of the bytes for weights and cache with this share of the GPU or a smaller one, as SGLang takes

@@ -6,14 +6,24 @@ from typing import Any, NamedTuple
 from calc.formats import CACHE_BITS, HEAD_SCALE_BITS, CacheFormat
 from calc.model.block import Block
 from calc.model.mixers import CompressedAttention, Mixer
+from calc.model.tensor import WindowTokens
+
+
+def cached_bits(mixer: Mixer, kv: CacheFormat, elements: Mapping[WindowTokens, Any]) -> dict[WindowTokens, Any]:
+    """Bits of so many elements of a layer's cache, with their scales, by how far back they lie."""
+    packed = mixer.packed_bits() if kv == "fp8_ds_mla" else None
+    if packed is not None:
+        return packed
+    bits = {back: each * CACHE_BITS[kv] for back, each in elements.items()}
+    if kv in HEAD_SCALE_BITS:
+        first = next(iter(bits))
+        bits[first] += mixer.cached_head_vectors() * HEAD_SCALE_BITS[kv]
+    return bits
 
 
 def token_bits(mixer: Mixer, kv: CacheFormat) -> int:
     """Bits cached per token and layer, scales included."""
-    packed = mixer.packed_bits() if kv == "fp8_ds_mla" else None
-    if packed is not None:
-        return sum(packed.values())
-    return int(mixer.cached_elements() * CACHE_BITS[kv]) + mixer.cached_head_vectors() * HEAD_SCALE_BITS.get(kv, 0)
+    return int(sum(cached_bits(mixer, kv, {None: mixer.cached_elements()}).values()))
 
 
 def growth(

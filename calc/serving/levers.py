@@ -9,6 +9,7 @@ from calc.errors import ConfigError, Frozen, Message
 from calc.formats import CACHE_BITS, Native, Precision, WeightFormat
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout, shapes
+from calc.remembered import remembered
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.rules import Question
 from calc.serving.fewest import fewest_gpus
@@ -150,28 +151,25 @@ def chosen_layout(
 
 
 class SettingAllocations:
-    """Allocations of a model on one kind of GPU by setting, each computed once; weights once for each format."""
+    """Allocations of a model on one kind of GPU by setting; weights are weighed once for each format."""
 
     def __init__(self, gpu: GPU, serving: Serving) -> None:
         self.gpu, self.serving = gpu, serving
         self.formats = {serving.precision: serving}
-        self.known: dict[Setting, Allocation | None] = {}
 
+    @remembered
     def allocation(self, setting: Setting) -> Allocation | None:
         """Allocation with a setting; None where the engine does not take it."""
         serving, precision = self.serving, setting.precision
-        if setting in self.known:
-            return self.known[setting]
         try:
             if precision not in self.formats:
                 model = serving.architecture, serving.engine, precision, setting.layout, serving.overhead
                 self.formats[precision] = Serving.of(*model, sibling=serving)
             changed = self.formats[precision].with_layout(setting.layout)
             changed = changed if setting.engine is serving.engine else changed.with_engine(setting.engine)
-            self.known[setting] = changed.on(self.gpu, setting.workload)
+            return changed.on(self.gpu, setting.workload)
         except ConfigError:
-            self.known[setting] = None
-        return self.known[setting]
+            return None
 
 
 def levers(gpu: GPU, serving: Serving, workload: Workload, checkpoint: Native) -> tuple[Lever, ...]:

@@ -31,6 +31,7 @@ from calc.hardware.overhead import (
 from calc.hardware.parallel import Layout, shapes
 from calc.model.architecture import Architecture
 from calc.model.named import Peak
+from calc.remembered import remembered
 from calc.serving.engines.cache import Cache, Pool, Setup
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.rules import Question
@@ -174,8 +175,6 @@ class Requirements:
         self.setup = Setup(laid_out, limits, self.cache)
         self.sizes = sizes(overhead, 0)
         """Bytes of the overhead where no share of it follows from what is held."""
-        self.rooms: dict[tuple[int, int], CacheRoom] = {}
-        self.stages: dict[tuple[int, Workload], StageMemory] = {}
 
     @cached_property
     def refused(self) -> bool:
@@ -194,10 +193,9 @@ class Requirements:
 
         return self.laid_out.of_each_stage(of)
 
+    @remembered
     def stage(self, index: int, workload: Workload) -> StageMemory:
-        """Memory of one GPU of a stage at its peak; remembered, for searches of what fits ask for equal lengths."""
-        if (known := self.stages.get((index, workload))) is not None:
-            return known
+        """Memory of one GPU of a stage at its peak; searches of what fits ask for equal lengths."""
         spend()
         stage, peak = self.laid_out.stages[index], self.peak(index, workload)
         working = int(peak.working.bytes)
@@ -214,7 +212,7 @@ class Requirements:
             overhead_high=high,
             total=base + (low + high) // 2,
         )
-        return self.stages.setdefault((index, workload), StageMemory(memory, peak.working, overhead))
+        return StageMemory(memory, peak.working, overhead)
 
     def peak(self, index: int, workload: Workload) -> StagePeak:
         """Memory of a stage at its highest. A cache that is set aside is there all the time."""
@@ -223,25 +221,23 @@ class Requirements:
             return StagePeak(required, self.at_start[index].working)
         return max(self.engine.stage_peaks(self.setup, index, workload), key=lambda peak: peak.bytes)
 
+    @remembered
     def room(self, usable_bytes: int, end: int) -> CacheRoom:
         """Room for a cache that is set aside on GPUs with so many bytes."""
-        key = usable_bytes, end
-        if key not in self.rooms:
-            overhead = at_end(self.sizes, end)
-            at_start, gap = self.at_start, overhead.get("peak_gap", 0)
+        overhead = at_end(self.sizes, end)
+        at_start, gap = self.at_start, overhead.get("peak_gap", 0)
 
-            def budget(index: int) -> Budget:
-                loaded, working, stated = at_start[index]
-                start = GPUAtStart(usable_bytes, loaded, int(working.bytes) + gap, stated, overhead)
-                return self.engine.budget(self.limits, start)
+        def budget(index: int) -> Budget:
+            loaded, working, stated = at_start[index]
+            start = GPUAtStart(usable_bytes, loaded, int(working.bytes) + gap, stated, overhead)
+            return self.engine.budget(self.limits, start)
 
-            budgets, pool = self.laid_out.of_each_stage(budget), self.pool
-            available = [budget.cache for budget in budgets]
-            planned = min(available) >= 0 and not any(budget.shortage for budget in budgets)
-            blocks = 0 if pool is None else pool.blocks(available)
-            usable = 0 if pool is None else pool.usable_blocks(blocks)
-            self.rooms[key] = CacheRoom(budgets, available, blocks if min(available) > 0 else 0, usable, planned)
-        return self.rooms[key]
+        budgets, pool = self.laid_out.of_each_stage(budget), self.pool
+        available = [budget.cache for budget in budgets]
+        planned = min(available) >= 0 and not any(budget.shortage for budget in budgets)
+        blocks = 0 if pool is None else pool.blocks(available)
+        usable = 0 if pool is None else pool.usable_blocks(blocks)
+        return CacheRoom(budgets, available, blocks if min(available) > 0 else 0, usable, planned)
 
 
 MOST_TOKENS = 2**30

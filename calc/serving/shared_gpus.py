@@ -229,9 +229,8 @@ def started(server: Server, allocation: Allocation, free: int, port: int, *, sle
 def launch(model: str, allocation: Allocation, port: int, *, sleeps: bool) -> Launch | None:
     """Command of a server, at a port of its own."""
     serving = allocation.serving
-    architecture, length = serving.architecture, allocation.workload.context
-    sparse, positions = bool(architecture.experts), architecture.max_positions
-    start = ServerStart(model, serving.precision, serving.layout, length, sparse=sparse, positions=positions)
+    context = allocation.workload.context
+    start = ServerStart.of(model, serving.architecture, serving.precision, serving.layout, context)
     started = serving.engine.launch(start)
     more = ("--port", str(port)) if port != PORT else (), ("--enable-sleep-mode",) if sleeps else ()
     return started and started.model_copy(update={"words": (*started.words, *chain.from_iterable(more))})

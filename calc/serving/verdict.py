@@ -110,7 +110,7 @@ def verdict_word(allocation: Allocation) -> VerdictWord:
 
 def remedy(allocation: Allocation) -> dict[str, object] | None:
     """The least change of options with which it fits; None where no change does."""
-    return remembered(allocation, ("remedy", allocation.workload), lambda: least_change(allocation))
+    return once_for_alike_gpus(allocation, ("remedy", allocation.workload), lambda: least_change(allocation))
 
 
 def least_change(allocation: Allocation) -> dict[str, object] | None:
@@ -166,7 +166,7 @@ def max_context(allocation: Allocation, most: int = MOST_TOKENS) -> int | None:
             return 0
         return largest(fits, most, max(first, estimated_limit(allocation, "context", most)), step=1)
 
-    longest = remembered(allocation, ("context", most, workload.batch, workload.generated), search)
+    longest = once_for_alike_gpus(allocation, ("context", most, workload.batch, workload.generated), search)
     return None if longest == most else 0 if longest < first else longest
 
 
@@ -189,7 +189,7 @@ def max_batch(allocation: Allocation, copies: int) -> int | None:
             return largest(lambda batch: allocation.with_workload(batch=batch).surely_fits, MOST_BATCH, near, step=1)
 
         workload = allocation.workload
-        largest_batch = remembered(allocation, ("batch", workload.context, workload.generated), search)
+        largest_batch = once_for_alike_gpus(allocation, ("batch", workload.context, workload.generated), search)
     return None if largest_batch == MOST_BATCH else largest_batch * copies
 
 
@@ -205,7 +205,7 @@ def agreeing_limit(allocation: Allocation, axis: Literal["context", "batch"], mo
     return largest_near(lambda n: allocation.with_workload(**{axis: n}).surely_fits, requested - 1, requested - 1)
 
 
-def remembered(allocation: Allocation, question: Hashable, answer: Callable[[], T]) -> T:
+def once_for_alike_gpus(allocation: Allocation, question: Hashable, answer: Callable[[], T]) -> T:
     """Answer about what a GPU holds, computed once for all GPUs with equal `memory_key`."""
     serving = allocation.requested
     known, key = serving.remembered_answers, (serving.engine.memory_key(allocation.gpu), question)

@@ -16,6 +16,7 @@ from calc.hardware.shards import blocks_within, copies_within_piece, layer_kinds
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.named import Peak, largest
+from calc.remembered import remembered
 from calc.serving.engines.cache import Cache
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.sizes import LaidOut, Limits, LoadedWeights, Stage
@@ -92,7 +93,6 @@ class Weighing:
         """`sibling` is this rank in other formats: its passes take equal memory where activations are as wide."""
         self.engine, self.whole, self.precision, self.layout, self.sibling = engine, whole, precision, layout, sibling
         self.rank: Architecture = engine.rank(whole, layout) if sibling is None else sibling.rank
-        self.known_outside_layers: dict[tuple[bool, bool], tuple[int, LoadedWeights]] = {}
         self.peaks: dict[StepSize, BlockPeaks] = {}
         self.highest: dict[tuple[StepSize, range], Peak] = {}
         self.cuts: dict[int, list[tuple[int, ...]]] = {}
@@ -309,17 +309,16 @@ class Weighing:
         """Layers for multi-token prediction, where the engine loads them."""
         return [module.block for module in self.rank.prediction] if self.engine.loads_draft else []
 
+    @remembered
     def bytes_outside_layers(self, *, first: bool, last: bool) -> tuple[int, LoadedWeights]:
         """Bytes of a stage outside its layers, as stored and as loaded."""
         ends = self.outside_layers
         if self.sibling is not None and ends == self.sibling.outside_layers:
             return self.sibling.bytes_outside_layers(first=first, last=last)
-        if (first, last) not in self.known_outside_layers:
-            layers = self.ending(first=first, last=last)
-            stored = sum(self.stored_size(piece, layers) for piece in ends)
-            ends = [self.at(piece, layers) for piece in ends]
-            self.known_outside_layers[first, last] = stored, self.engine.loaded(self.rank, ends, layers, self.layout)
-        return self.known_outside_layers[first, last]
+        layers = self.ending(first=first, last=last)
+        stored = sum(self.stored_size(piece, layers) for piece in ends)
+        ends = [self.at(piece, layers) for piece in ends]
+        return stored, self.engine.loaded(self.rank, ends, layers, self.layout)
 
 
 class RankWeights:
@@ -332,41 +331,32 @@ class RankWeights:
         """`sibling` has the weights in other formats."""
         self.architecture, self.engine, self.precision, self.sibling = architecture, engine, precision, sibling
         self.whole: Architecture = engine.with_draft(architecture) if sibling is None else sibling.whole
-        self.weighings: dict[Layout, Weighing] = {}
-        self.cuts: dict[int, tuple[range, ...]] = {}
-        self.layouts: dict[Layout, LaidOut] = {}
         self.starts: dict[tuple[Hashable, ...], tuple[Cache | None, Mapping[OverheadItem, Range]]] = (
             {} if sibling is None else sibling.starts
         )
         """Cache and overhead of engines that set memory aside, which weights in other formats leave as they are."""
         self.under_flags: dict[str, RankWeights] = {}
 
+    @remembered
     def of(self, layout: Layout) -> Weighing:
         """Weights of a rank, with the layers of all its pipeline stages."""
-        shape = layout
         if layout.pp > 1:
             unstaged = layout.model_copy(update={"pp": 1})
             if self.engine.groups(self.whole, unstaged) == self.engine.groups(self.whole, layout):
-                shape = unstaged
-        if (known := self.weighings.get(shape)) is not None:
-            return known
-        sibling = None if self.sibling is None else self.sibling.of(shape)
-        weighing = Weighing(self.engine, self.whole, self.precision, shape, sibling)
-        return self.weighings.setdefault(shape, weighing)
+                return self.of(unstaged)
+        sibling = None if self.sibling is None else self.sibling.of(layout)
+        return Weighing(self.engine, self.whole, self.precision, layout, sibling)
 
+    @remembered
     def ranges_of(self, stages: int) -> tuple[range, ...]:
         """Layers of each of so many pipeline stages."""
-        if stages not in self.cuts:
-            self.cuts[stages] = tuple(self.engine.stages(self.architecture.num_layers, stages))
-        return self.cuts[stages]
+        return tuple(self.engine.stages(self.architecture.num_layers, stages))
 
+    @remembered
     def laid_out(self, layout: Layout) -> LaidOut:
         """A rank of each pipeline stage."""
-        if (known := self.layouts.get(layout)) is not None:
-            return known
         weighing, ranges = self.of(layout), self.ranges_of(layout.pp)
-        laid_out = LaidOut(self.whole, weighing.rank, weighing.stages(ranges), ranges, layout, self.precision)
-        return self.layouts.setdefault(layout, laid_out)
+        return LaidOut(self.whole, weighing.rank, weighing.stages(ranges), ranges, layout, self.precision)
 
     def start(
         self, engine: Engine, layout: Layout, gpu: GPU, limits: Limits

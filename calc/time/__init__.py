@@ -27,15 +27,8 @@ from calc.time.plan_report import (
     sensitivity,
     separate_launch,
 )
-from calc.time.prices import price_of, prices, stated_price
-from calc.time.report import (
-    OperatingPoint,
-    Reply,
-    operating_points,
-    reply,
-    usd_per_million,
-    user_rate,
-)
+from calc.time.prices import price_of, prices, stated_price, usd_per_million
+from calc.time.report import OperatingPoint, Reply, operating_points, reply, user_rate
 from calc.time.step_report import ComparedStep, StepComparison, compared_steps, training_speed_of
 from calc.time.training import StepOperation, TrainingSpeed, TrainingTime, step_operations, training_speed
 from calc.time.training_plan import TrainingNeeds, TrainingPlan, TrainingPlanReport, training_plan_report

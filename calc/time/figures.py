@@ -15,8 +15,6 @@ from calc.model.derivation import Symbols, write
 from calc.model.formula import Formula, number, operand, power
 
 POWER = re.compile("10{3,}")
-
-
 Meaning = str | Message
 """A field of a config, or words."""
 

@@ -12,7 +12,6 @@ from calc.hardware.overhead import HIGH
 from calc.model.architecture import Architecture
 from calc.time.cluster import USUAL, Cluster
 from calc.time.estimate import ENDS, End, Estimate
-from calc.time.roofline import bus_gb_s, path_gb_s
 from calc.time.serving import Speed, speed_on
 from calc.time.training import StepOperation, TrainingSpeed, step_operations, training_speed
 from calc.training import Colocated, Colocation, CountedBy, RolloutPhaseName, Training
@@ -180,15 +179,15 @@ class ObjectiveSpeed:
         to others; and of what comes from host memory or goes there."""
         engine, update = self.engine, self.update
         assert engine is not None
-        colocation, layout, gpu = engine.colocation, self.training.layout, self.gpu
+        colocation, layout = engine.colocation, self.training.layout
         whole, own = engine.engine_weights * colocation.rollout_tp, engine.engine_weights
-        bus = bus_gb_s(gpu, "pcie") * update.shares.link.share(end) * 1e9
+        bus = update.link("pcie", end)
         seconds = update.ring(end, layout.dp, whole, latency=False) if layout.fully_sharded else 0.0
         if engine.colocated:
-            seconds += 2 * own / (gpu.bandwidth_gb_s * 1e9 * update.shares.bandwidth.share(end))
+            seconds += 2 * own / update.bandwidth(end)
         else:
-            route = self.cluster.path(gpu, layout.gpus + colocation.engine_gpus)
-            seconds += whole / (path_gb_s(gpu, route, update.shares, end) * 1e9)
+            route = self.cluster.path(self.gpu, layout.gpus + colocation.engine_gpus)
+            seconds += whole / update.link(route, end)
         if colocation.sleep_level == 1 and not colocation.shared_weights:
             seconds += 2 * own / bus
         return seconds + 2 * engine.offloaded / bus

@@ -12,7 +12,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
-from calc.formats import CACHE_BITS, HEAD_SCALE_BITS, CacheFormat, Precision
+from calc.formats import Precision
 from calc.formats.stored import Piece, StoredAs, stored
 from calc.hardware.parallel import Layout
 from calc.hardware.shards import blocks_within, copies_within
@@ -20,7 +20,7 @@ from calc.model.architecture import Architecture
 from calc.model.feedforward import RankGroups
 from calc.model.mixers import AttentionMixer
 from calc.model.tensor import Component, Tensor, WindowTokens
-from calc.serving.kv_cache import StateBytes, state_bytes
+from calc.serving.kv_cache import StateBytes, cached_bits, state_bytes
 from calc.time.arrays import any_nonzero, minimum
 from calc.time.figures import Symbol
 
@@ -407,11 +407,12 @@ def product_flops(
 ) -> dict[Product, Any]:
     """FLOPs of one row through the matrices of a stage: 2 for each weight. A row of routed experts goes through one of
     them."""
-    flops: dict[Product, Any] = {}
-    for product, tensor, copies in matrices:
+
+    def of_row(product: Product, tensor: Tensor) -> Any:
         each = tensor.active // max(1, len(tensor.layers))
-        each = each // tensor.top_k if product == "experts_routed" and tensor.top_k else each  # 0: those of images
-        flops[product] = flops.get(product, 0) + 2 * copies * each
+        return each // tensor.top_k if product == "experts_routed" and tensor.top_k else each  # 0: those of images
+
+    flops = summed((product, 2 * copies * of_row(product, tensor)) for product, tensor, copies in matrices)
     if architecture.tied and stage[-1].stop == architecture.num_layers:
         flops["lm_head"] = 2 * architecture.vocab * (architecture.d_embedding or architecture.hidden)
     return flops
@@ -439,15 +440,3 @@ def stored_products(
             sign = 1 if form.bits < 16 else -1
             narrow[product] = narrow.get(product, 0) + sign * tensor.parameters
     return sizes, {product: balance > 0 for product, balance in narrow.items()}
-
-
-def cached_bits(mixer: AttentionMixer, kv: CacheFormat, elements: Mapping[WindowTokens, Any]) -> ByWindow:
-    """Bits of so many elements of a layer's cache, with their scales, by how far back they lie."""
-    packed = mixer.packed_bits() if kv == "fp8_ds_mla" else None
-    if packed is not None:
-        return packed
-    bits = {back: each * CACHE_BITS[kv] for back, each in elements.items()}
-    if kv in HEAD_SCALE_BITS:
-        first = next(iter(bits))
-        bits[first] += mixer.cached_head_vectors() * HEAD_SCALE_BITS[kv]
-    return bits

@@ -30,6 +30,7 @@ from calc.time.arrays import Array, Flags, Indices
 from calc.time.arrivals import UTILIZATION, Arrivals, Waits
 from calc.time.cluster import USUAL, Cluster
 from calc.time.origin import Origin, origin
+from calc.time.prices import usd_per_million
 from calc.time.roofline import BOUNDS, Bound, Cards, seconds_by_bound, sharing
 from calc.time.room import FittingRows, KVRoom, Shards, accepted_formats, layouts_by_format
 from calc.time.serving import FullServer, Speed
@@ -41,7 +42,6 @@ USUAL_SEQUENCES = 256
 """Sequences at once of a server whose load is requests a second."""
 MOST_NAMED = 6
 """GPUs in a sentence."""
-HOUR = 3600
 ROUNDS = 4
 """Rounds in which the number of running requests settles."""
 PLANNED = tuple(name for name, engine in ENGINES.items() if engine.share_option is not None)
@@ -268,7 +268,7 @@ class Search:
 
     def fitting(self, layouts: Iterable[tuple[Layout, tuple[int, ...]]]) -> FittingRows:
         """Layouts in some formats each, with the GPUs that they fit with."""
-        shards = [self.shards(layout, formats) for layout, formats in layouts]
+        shards = [self.shards.shard(layout, formats) for layout, formats in layouts]
         return FittingRows.of(shards, self.room, len(self.precisions))
 
     def row_of(self, plan: Plan, layout: Layout) -> FittingRows:
@@ -480,7 +480,7 @@ class Search:
             tokens_per_s=rate,
             tokens_per_s_per_gpu=rate / gpus,
             usd_per_hour=None if price is None else price * gpus,
-            usd_per_million_tokens=None if price is None else price * gpus / (rate * HOUR) * 1e6,
+            usd_per_million_tokens=None if price is None else usd_per_million(rate, gpus, price),
             bound=BOUNDS[int(candidates.binds[row])],
             meets=bool(candidates.meets[row]),
             origin=origin(self.architecture, gpu, self.engine.name),

@@ -27,8 +27,8 @@ from calc.time.cluster import USUAL, Cluster
 from calc.time.disaggregated import Disaggregated, both_ends, disaggregated, link_bandwidth, ranked_plans
 from calc.time.efficiency import EfficiencyRow, deciding_rows
 from calc.time.estimate import End, Estimate
-from calc.time.plan import HOUR, Needs, Plan, Search
-from calc.time.prices import Price, prices
+from calc.time.plan import Needs, Plan, Search
+from calc.time.prices import Price, prices, usd_per_million
 from calc.time.report import OperationTime, by_operation
 from calc.time.roofline import Timed, kind_of, sharing
 from calc.time.serving import FullServer
@@ -65,7 +65,7 @@ def plan_range(search: Search, plan: Plan) -> PlanRange:
         times, over = cache(partial(separate_times, search, plan, disaggregated(search, plan))), both_ends
 
     def cost(hourly: float) -> Callable[..., float]:
-        return lambda *ends: hourly / (times(*ends).tokens_per_s * HOUR) * 1e6
+        return lambda *ends: usd_per_million(times(*ends).tokens_per_s, 1, hourly)
 
     return PlanRange(
         ttft_ms=over(lambda *ends: 1000 * times(*ends).first_token),
@@ -275,10 +275,7 @@ def report_of(search: Search, plans: Sequence[Plan], model: str, served: str) ->
 def launch(search: Search, plan: Plan, model: str, layout: Layout | None = None) -> Launch | None:
     """Command of one replica of a plan, or of one server in another layout."""
     (precision,) = {p for p in search.precisions if (p.weights, p.kv) == (plan.weights, plan.kv)}
-    sparse, positions = bool(search.architecture.experts), search.architecture.max_positions
-    start = ServerStart(
-        model, precision, layout or plan.layout, search.needs.context, sparse=sparse, positions=positions
-    )
+    start = ServerStart.of(model, search.architecture, precision, layout or plan.layout, search.needs.context)
     return search.engine.launch(start)
 
 

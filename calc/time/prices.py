@@ -39,6 +39,11 @@ def price_of(gpu: str) -> float | None:
     return median(usd) if usd else None
 
 
+def usd_per_million(tokens_per_s: float, gpus: int, usd_per_gpu_hour: float) -> float:
+    """US dollars of a million output tokens on GPUs that are kept busy so."""
+    return gpus * usd_per_gpu_hour / (3600 * tokens_per_s) * 1e6
+
+
 def stated_price(text: str) -> tuple[str, float]:
     """Id of a GPU and its USD an hour, of GPU=USD; the name of a reader's own GPU may have an equals sign in it."""
     name, _, usd = text.rpartition("=")

@@ -204,11 +204,6 @@ def decode_step(speed: Speed, workload: Workload) -> tuple[tuple[Timed, ...], di
     return parts["expected"], {end: float(sum(part.seconds for part in each)) for end, each in parts.items()}
 
 
-def usd_per_million(tokens_per_s: float, gpus: int, usd_per_gpu_hour: float) -> float:
-    """US dollars of a million output tokens on GPUs that are kept busy so."""
-    return gpus * usd_per_gpu_hour / (3600 * tokens_per_s) * 1e6
-
-
 class OperatingPoint(Frozen):
     """One pass of one rank under a GPU's roofline, doi:10.1145/1498765.1498785."""
 

@@ -12,17 +12,10 @@ from calc.formats import WeightFormat
 from calc.hardware.generations import Dtype
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
+from calc.remembered import remembered
 from calc.time.arrays import Array, Indices, any_nonzero, first_equal, maximum, where
 from calc.time.cluster import USUAL, Cluster
-from calc.time.efficiency import (
-    SERVING_SHARES,
-    Conditions,
-    Efficiency,
-    Route,
-    TrainingEfficiency,
-    efficiency,
-    row,
-)
+from calc.time.efficiency import SERVING_SHARES, Conditions, Route, efficiency, row
 from calc.time.estimate import End
 from calc.time.figures import Symbol, symbols_of
 from calc.time.operations import Demand, Operation, What
@@ -67,13 +60,6 @@ def bus_gb_s(gpu: GPU, over: Route) -> float:
         return (gpu.link_gb_s or 0) / 2
     generation, _, lanes = (gpu.pcie or "4.0 x16").partition(" x")
     return PCIE_GB_S.get(generation, PCIE_GB_S["4.0"]) * float(lanes or 16)
-
-
-def path_gb_s(gpu: GPU, over: Route, shares: Efficiency | TrainingEfficiency, end: End) -> float:
-    """One direction of what connects GPUs, as it is reached."""
-    if over == "network":
-        return shares.inter_node_gb_s.share(end)
-    return bus_gb_s(gpu, over) * shares.link.share(end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +210,6 @@ class Cards:
         peaks = [[gpu.tflops.get(dtype, UNKNOWN_RATE) for dtype in types] for (_, gpu), types in cells]
         self.plain, self.quantized = np.array(peaks).T.reshape(2, *self.shape) * 1e12
         self.bandwidth = np.array([gpu.bandwidth_gb_s * 1e9 for gpu in gpus])
-        self.known: dict[tuple[int, End], Any] = {}
 
     def of(self, ranks: Any, formats: Indices, kinds: Indices, end: End = "expected") -> Machine:
         """Rows of a format and a GPU each, of which `ranks` share a layer, one number or [rows], as one machine of
@@ -233,19 +218,18 @@ class Cards:
         known = np.stack([self.figures(int(count), end) for count in unlike], axis=1)
         return Machine(*known[:, which, formats, kinds, None])
 
+    @remembered
     def figures(self, ranks: int, end: End) -> Any:
         """Fields of each GPU's `machine`: [figures, formats, GPUs]."""
-        if (ranks, end) not in self.known:
-            over = [self.cluster.path(gpu, ranks) for gpu in self.gpus]
-            alike = first_equal(zip(self.alike, over * self.shape[0], strict=True))
-            unlike, which = np.unique(alike, return_inverse=True)
-            shares = np.array([self.shares(cell, ranks, end) for cell in unlike.tolist()])[which]
-            share = dict(zip(SERVING_SHARES, shares.T.reshape(-1, *self.shape), strict=True))
-            bus = np.array([bus_gb_s(gpu, to) for gpu, to in zip(self.gpus, over, strict=True)])
-            network = np.array([to == "network" for to in over])
-            on = achieved(share.__getitem__, self.plain, self.quantized, self.bandwidth, bus, network)
-            self.known[ranks, end] = np.stack([getattr(on, name) for name in MACHINE])
-        return self.known[ranks, end]
+        over = [self.cluster.path(gpu, ranks) for gpu in self.gpus]
+        alike = first_equal(zip(self.alike, over * self.shape[0], strict=True))
+        unlike, which = np.unique(alike, return_inverse=True)
+        shares = np.array([self.shares(cell, ranks, end) for cell in unlike.tolist()])[which]
+        share = dict(zip(SERVING_SHARES, shares.T.reshape(-1, *self.shape), strict=True))
+        bus = np.array([bus_gb_s(gpu, to) for gpu, to in zip(self.gpus, over, strict=True)])
+        network = np.array([to == "network" for to in over])
+        on = achieved(share.__getitem__, self.plain, self.quantized, self.bandwidth, bus, network)
+        return np.stack([getattr(on, name) for name in MACHINE])
 
     def shares(self, cell: int, ranks: int, end: End) -> list[float]:
         """Shares of a GPU with weights in a format."""

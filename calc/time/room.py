@@ -15,6 +15,7 @@ from calc.hardware.overhead import HIGH, MIDDLE, OverheadItem, at_end, sizes
 from calc.hardware.parallel import Layout, shapes
 from calc.hardware.shards import blocks_within
 from calc.model.architecture import Architecture
+from calc.remembered import remembered
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.engine import Engine
 from calc.serving.engines.loading import vision_share
@@ -123,18 +124,11 @@ class Shards:
         for precision in precisions:
             sibling = self.weights[0] if self.weights else None
             self.weights.append(RankWeights(architecture, engine, precision, sibling))
-        self.by_slices = dict[Layout, Weighed]()
-        self.known = dict[tuple[Layout, tuple[int, ...]], Shard]()
 
-    def __call__(self, layout: Layout, formats: tuple[int, ...]) -> Shard:
-        """The shard of a layout in some of the formats."""
-        if (layout, formats) not in self.known:
-            self.known[layout, formats] = self.shard(layout, formats)
-        return self.known[layout, formats]
-
+    @remembered
     def shard(self, layout: Layout, formats: tuple[int, ...]) -> Shard:
-        """A rank with its share of the attention, and of the slices of routed experts: without expert parallelism the
-        copies of the attention cut each into one for every rank of theirs (vLLM `docs/serving/
+        """A rank in some of the formats, with its share of the attention, and of the slices of routed experts: without
+        expert parallelism the copies of the attention cut each into one for every rank of theirs (vLLM `docs/serving/
         data_parallel_deployment.md`; SGLang `distributed/parallel_state.py`, `moe_tp_size`)."""
         first, chosen = self.weights[0], list(formats)
         groups = self.engine.groups(first.whole, layout)
@@ -166,13 +160,9 @@ class Shards:
             ranges=ranges,
         )
 
+    @remembered
     def weighed(self, layout: Layout) -> Weighed:
         """A rank with a slice of every expert; a draft layer and a vision encoder count where the engine loads them."""
-        if layout not in self.by_slices:
-            self.by_slices[layout] = self.weigh(layout)
-        return self.by_slices[layout]
-
-    def weigh(self, layout: Layout) -> Weighed:
         weighings = [ranks.of(layout) for ranks in self.weights]
         whole, rank, layers = weighings[0].whole, weighings[0].rank, range(weighings[0].rank.num_layers)
         ends = range(-len(ENDS), 0)
@@ -208,19 +198,6 @@ def stacked(figures: Sequence[Any]) -> Any:
     """Figures of several ranks, each one or [formats], as one array; one figure where all are alike."""
     table = np.array(figures)
     return table.flat[0].item() if (table == table.flat[0]).all() else table
-
-
-def demands_of_rows(table: Demand, which: Indices, forms: Indices) -> Demand:
-    """Demands of rows of one rank and format each, [rows, 1], from those of all ranks, stacked."""
-
-    def chosen(figures: Sequence[Any]) -> Any:
-        (figure,) = figures
-        if not isinstance(figure, np.ndarray):
-            return figure
-        return figure[which, None] if figure.ndim == 1 else figure[which, forms, None]
-
-    by_row: Demand = mapped_over([table], chosen)
-    return by_row
 
 
 # Rows
@@ -276,8 +253,16 @@ class FittingRows:
 
     @property
     def demand(self) -> Demand:
-        """Demand of a rank, all stages together: [rows, 1]."""
-        return demands_of_rows(self.demands, self.shard, self.form)
+        """Demand of a rank in its format, all stages together: [rows, 1]."""
+
+        def chosen(figures: Sequence[Any]) -> Any:
+            (figure,) = figures
+            if not isinstance(figure, np.ndarray):
+                return figure
+            return figure[self.shard, None] if figure.ndim == 1 else figure[self.shard, self.form, None]
+
+        by_row: Demand = mapped_over([self.demands], chosen)
+        return by_row
 
 
 # Room
@@ -297,7 +282,6 @@ class StartedGPUs:
         self.totals = [gpus[gpu].usable_bytes for gpu in self.sizes.tolist()]
         self.overheads = dict[tuple[int, tuple[int, int]], list[dict[OverheadItem, int]]]()
         self.budgets = dict[tuple[int, int, tuple[int, int]], tuple[float, ...]]()
-        self.free = dict[tuple[Layout, tuple[Precision, ...]], Array]()
 
 
 class KVRoom:
@@ -362,8 +346,6 @@ class KVRoom:
         """Bytes for the cache on each stage, in the middle and at the high end of the overhead, [2, stages, formats,
         GPUs]: the engine's budget less what weights take of it, or all that the GPU has beside them for a cache whose
         size flags state. What loading adds to weights (padding, tables) is left out."""
-        if (known := on.free.get((shard.layout, shard.precisions))) is not None:
-            return known
         depth = shard.layout.gpus, max(map(len, shard.ranges))
         works = {
             first: shard.passing.working_bytes(self.engine, on.limits[first], shard.ranges)
@@ -381,9 +363,7 @@ class KVRoom:
             ]
         )
         ends = np.moveaxis(budgets[:, on.by_size], 2, 0)
-        free = np.asarray(ends[:, :, None] - self.engine.cache_share * shard.stage_bytes[:, :, None])
-        on.free[shard.layout, shard.precisions] = free
-        return free
+        return np.asarray(ends[:, :, None] - self.engine.cache_share * shard.stage_bytes[:, :, None])
 
     def budget(
         self, on: StartedGPUs, gpu: int, working: int, depth: tuple[int, int], shard: Shard, states_cache: bool

@@ -19,13 +19,14 @@ from calc.time.efficiency import (
     OF_TRAINING,
     Conditions,
     EfficiencyRow,
+    Route,
     TrainingEfficiency,
     training_efficiency,
     training_rows,
 )
 from calc.time.estimate import ENDS, End, Estimate
 from calc.time.operations import Demand, Forward, Operation, PassPart, What, demand, touched
-from calc.time.roofline import UNKNOWN_RATE, Bound, Timed, Work, path_gb_s, product_dtype
+from calc.time.roofline import UNKNOWN_RATE, Bound, Timed, Work, bus_gb_s, product_dtype
 from calc.training import WIDTH, Recipe, Recompute, TrainingLayout, TrainingScenario, TrainingWorkload
 
 MS = 1000
@@ -146,6 +147,16 @@ class TrainingSpeed(RankDemands):
     def peak(self, dtype: Dtype) -> float:
         return self.gpu.tflops.get(dtype, UNKNOWN_RATE) * 1e12
 
+    def bandwidth(self, end: End) -> float:
+        """Bytes/s of a GPU's memory, as they are reached."""
+        return self.gpu.bandwidth_gb_s * 1e9 * self.shares.bandwidth.share(end)
+
+    def link(self, over: Route, end: End) -> float:
+        """Bytes/s of one direction of what connects GPUs, as they are reached."""
+        if over == "network":
+            return self.shares.inter_node_gb_s.share(end) * 1e9
+        return bus_gb_s(self.gpu, over) * self.shares.link.share(end) * 1e9
+
     def passes(self, what: Work) -> StepPasses:
         """Backward computes two products for each, one where weights are not trained; collectives within layers are
         those of the forward pass once more (arXiv:1909.08053 section 3)."""
@@ -177,7 +188,7 @@ class TrainingSpeed(RankDemands):
         if demand.routing is not None:
             moved += shares.routed.duration(end) * demand.routing.rows(tokens) * demand.moe_layers
         seconds: float = passes * moved * demand.hidden / 3
-        return seconds / (self.gpu.bandwidth_gb_s * 1e9 * shares.bandwidth.share(end))
+        return seconds / self.bandwidth(end)
 
     def launches(self, demand: Demand, end: End) -> float:
         """Seconds that the host takes to launch the kernels of a micro-batch, which it does while they run."""
@@ -203,12 +214,11 @@ class TrainingSpeed(RankDemands):
         return self.whole.routing is not None and self.whole.routing.uneven
 
     def timed(self, operation: Operation, end: End) -> Timed:
-        shares, passes = self.shares, self.passes(operation.what).all
+        passes = self.passes(operation.what).all
         compute = self.computing(operation.what, operation.flops / self.routers(operation.what), end)
         weights = operation.weights / (self.layout.ep if operation.what == "experts_routed" else 1)
         activations = operation.activations / self.routers(operation.what)
-        moved = passes * (weights + operation.cache + activations)
-        memory = moved / (self.gpu.bandwidth_gb_s * 1e9 * shares.bandwidth.share(end))
+        memory = passes * (weights + operation.cache + activations) / self.bandwidth(end)
         return Timed(operation.what, maximum(compute, memory), compute, memory)
 
     def routers(self, what: What) -> int:
@@ -239,7 +249,7 @@ class TrainingSpeed(RankDemands):
         holds some of a token's experts, with all parts of an expert on ranks of its own; over the network to each other
         node that does, once, whose own links pass it on meanwhile (DeepEP and HybridEP,
         github.com/deepseek-ai/DeepEP)."""
-        layout, gpu, reach = self.layout, self.gpu, self.cluster.reach(self.gpu)
+        layout, reach = self.layout, self.cluster.reach(self.gpu)
         ranks, share = layout.ep * layout.slices, layout.slices / layout.tp
         within = min(ranks, reach)
         seconds = self.ring(end, within, share * nbytes * layout.ep * touched(layout.ep, 1, top_k), latency=latency)
@@ -247,15 +257,13 @@ class TrainingSpeed(RankDemands):
         if nodes == 1:
             return seconds
         sent = share * nbytes * nodes * touched(nodes, 1, top_k) * (nodes - 1) / nodes
-        longer: float = maximum(seconds, sent / (path_gb_s(gpu, "network", self.shares, end) * 1e9))
+        longer: float = maximum(seconds, sent / self.link("network", end))
         return longer
 
     def ring(self, end: End, ranks: int, nbytes: float, *, latency: bool) -> float:
         """A collective in which each rank sends all but its own share of so many bytes."""
-        shares = self.shares
-        rate = path_gb_s(self.gpu, self.cluster.path(self.gpu, ranks), shares, end) * 1e9
-        start = shares.all_reduce_us.duration(end) * 1e-6 if latency else 0.0
-        return start + (ranks - 1) / ranks * nbytes / rate
+        start = self.shares.all_reduce_us.duration(end) * 1e-6 if latency else 0.0
+        return start + (ranks - 1) / ranks * nbytes / self.link(self.cluster.path(self.gpu, ranks), end)
 
     def between_replicas(self, end: End) -> tuple[float, float]:
         """Seconds of a micro-batch and of a step in which replicas exchange weights and gradients: with ZeRO-3 weights
@@ -281,7 +289,7 @@ class TrainingSpeed(RankDemands):
         passed = self.forward().tokens * self.demands[0].hidden * WIDTH[self.recipe.compute]
         passed /= layout.tp if layout.sequence_parallel else 1
         over = self.cluster.path(self.gpu, layout.gpus)
-        seconds: float = 2 * (vp - 1) * passed / (path_gb_s(self.gpu, over, self.shares, end) * 1e9)
+        seconds: float = 2 * (vp - 1) * passed / self.link(over, end)
         return seconds
 
     def weights(self, demand: Demand) -> tuple[ReplicatedWeights, ReplicatedWeights]:
@@ -298,8 +306,7 @@ class TrainingSpeed(RankDemands):
         the replicas within a node, each over an adapter of its own."""
         over, node = self.cluster.path(self.gpu, part.replicas * part.stride), self.cluster.gpus_per_node
         within = max(1, max(node, self.cluster.reach(self.gpu)) // part.stride) if over == "network" else 1
-        rate = path_gb_s(self.gpu, over, self.shares, end) * 1e9 * within
-        return (part.replicas - 1) / part.replicas / rate
+        return (part.replicas - 1) / part.replicas / (self.link(over, end) * within)
 
     def optimizer(self, end: End) -> float:
         """Seconds in which it reads and writes weights, their copies, gradients and states."""
@@ -309,7 +316,7 @@ class TrainingSpeed(RankDemands):
             sum(part.elements / (part.replicas if layout.zero else 1) for part in self.weights(demand))
             for demand in distinct(self.demands)
         )
-        return elements * self.trained * each / (self.gpu.bandwidth_gb_s * 1e9 * self.shares.bandwidth.share(end))
+        return elements * self.trained * each / self.bandwidth(end)
 
     def of_stage(self, demand: Demand, end: End) -> float:
         """Seconds of a micro-batch on a stage, without what replicas exchange."""

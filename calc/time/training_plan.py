@@ -16,6 +16,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.mig import unjoined
 from calc.hardware.solver import largest
 from calc.model.architecture import Architecture
+from calc.remembered import remembered
 from calc.time.cluster import USUAL, Cluster
 from calc.time.training import Campaign, RankDemands, TrainingSpeed, TrainingTime, training_speed
 from calc.training import (
@@ -107,15 +108,12 @@ class TrainingSearch:
                         if accepted(layout, self.architecture):
                             yield layout
 
+    @remembered
     def interleaved(self, layout: TrainingLayout) -> list[TrainingLayout]:
         """Layouts with several pieces on each stage, the most first."""
-
-        def cut() -> list[TrainingLayout]:
-            whole = layout.pp > 1 and self.share(layout) % layout.pp == 0 and interleaves(self.recipe)
-            several = (layout.model_copy(update={"vp": vp}) for vp in PIECES if whole)
-            return [other for other in several if accepted(other, self.architecture)]
-
-        return self.shared.once(("interleaved", layout), cut)
+        whole = layout.pp > 1 and self.share(layout) % layout.pp == 0 and interleaves(self.recipe)
+        several = (layout.model_copy(update={"vp": vp}) for vp in PIECES if whole)
+        return [other for other in several if accepted(other, self.architecture)]
 
     def training(self, layout: TrainingLayout, recompute: Recompute, accumulation: int) -> Training:
         """The memory of a step at any micro-batch; more micro-batches than a pipeline has in flight change nothing."""

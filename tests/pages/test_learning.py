@@ -2,7 +2,7 @@
 
 import pytest
 
-from calc.time.report import usd_per_million
+from calc.time.prices import usd_per_million
 from pages.parts.outputs.share import EXAMPLES
 from tests.pages.app import finding, page, run, texts
 

@@ -53,6 +53,8 @@ class DraftingEngine(Engine):
     """The flag that names the method of speculative decoding."""
     draft_option: ClassVar[str]
     """The flag that names a draft model, or the config of a head."""
+    without_draft: ClassVar[tuple[str, ...]]
+    """Methods by which no layers or models draft tokens."""
 
     @property
     @abstractmethod
@@ -146,6 +148,10 @@ class DraftingEngine(Engine):
         elif path is not None and self.draft_model is None:
             why = Message("{name} is not a known model; presets are.", name=shown(path))
         else:
+            if self.drafter == "eagle3" and not self.hands_states(family := class_family(model)):
+                sentence = "{engine}'s class of {family} hands no states to a head of EAGLE-3."
+                message = Message(sentence, engine=self.title, family=family)
+                yield Refusal(message, self.method_option, self.without_draft)
             yield from self.draft_model_refusals(model)
             if self.drafter == "draft_model" and self.draft_model is None:
                 why = Message("No draft model given ({flag}).", flag=f"--{self.draft_option.replace('_', '-')}")
@@ -157,6 +163,10 @@ class DraftingEngine(Engine):
     @abstractmethod
     def mtp_refusals(self, model: Architecture, family: str) -> Iterator[Refusal]:
         """Refusals of drafts by the model's own layers for multi-token prediction."""
+
+    @abstractmethod
+    def hands_states(self, family: str) -> bool:
+        """Whether the engine's class of a family hands its states to a head of EAGLE-3."""
 
     def draft_model_refusals(self, model: Architecture) -> Iterator[Refusal]:
         """Refusals of a draft model or head for this model."""

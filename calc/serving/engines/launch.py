@@ -10,6 +10,7 @@ from calc.errors import Frozen, Message
 from calc.formats import CacheFormat, Precision, WeightFormat
 from calc.hardware.gpu import GPU
 from calc.hardware.parallel import Layout
+from calc.model.architecture import Architecture
 from calc.serving.engines.sizes import Limits
 from calc.serving.engines.started import StartedEngine
 from calc.serving.workload import Workload
@@ -33,6 +34,14 @@ class ServerStart(NamedTuple):
     sequences: int = 1
     sparse: bool = False  # with routed experts
     positions: int | None = None  # tokens that the model was made for
+
+    @classmethod
+    def of(
+        cls, model: str, architecture: Architecture, precision: Precision, layout: Layout, length: int, batch: int = 1
+    ) -> "ServerStart":
+        """Start of a model of this architecture under a name."""
+        sparse, positions = bool(architecture.experts), architecture.max_positions
+        return cls(model, precision, layout, length, batch, sparse, positions)
 
 
 class Launch(Frozen):

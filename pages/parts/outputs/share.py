@@ -238,9 +238,8 @@ def launches(answer: Weighed | Trained) -> list[tuple[str, Launch]]:
     scenario, focus = answer.report.scenario, answer.focus
     engine = answer.scenario.serving.started()
     work = scenario.workload
-    server = model, scenario.precision, scenario.layout, work.context, work.batch
-    sparse, positions = bool(answer.architecture.experts), answer.architecture.max_positions
-    launch = engine.launch(ServerStart(*server, sparse=sparse, positions=positions))
+    server = answer.architecture, scenario.precision, scenario.layout, work.context, work.batch
+    launch = engine.launch(ServerStart.of(model, *server))
     title = ENGINES[scenario.engine].title
     if launch is None:
         python = f'model = AutoModelForCausalLM.from_pretrained("{model}", dtype="auto", device_map="auto")'

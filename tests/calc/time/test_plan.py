@@ -137,7 +137,7 @@ def test_memory_as_arrays_is_that_of_the_report(model, gpu, weights, kv, layout)
     found = Search(architecture(model), ENGINES["vllm"](), Needs(prompt=7000, output=1000), [gpus()[gpu]], [precision])
     serving = Serving.of(architecture(model), found.engine, precision, layout, Overhead())
     allocation = serving.on(gpus()[gpu], Workload(context=context))
-    shard = found.shards(layout, (0,))
+    shard = found.shards.shard(layout, (0,))
     stages = [stage.weights + stage.vision for stage in serving.laid_out.stages]
     assert shard.stage_bytes[:, 0] == pytest.approx(stages, abs=1)
     room, started = found.room, found.room.on(layout)
@@ -173,7 +173,7 @@ def test_copies_of_the_attention_share_every_expert(model, experts, layout, rank
     `fused_moe/config.py`, and `moe_tp_size` of SGLang's `distributed/parallel_state.py`."""
     needs, precision = Needs(prompt=7000, output=1000), Precision()
     found = Search(architecture(model), ENGINES["sglang"](), needs, [gpus()["h200-sxm"]], [precision])
-    shard = found.shards(layout, (0,))
+    shard = found.shards.shard(layout, (0,))
     assert shard.demand.weights["experts_routed"] == experts / ranks
     # a row of an expert passes one slice of its three matrices, on each copy's ranks as often as there are slices
     routed = shard.demand.routing
@@ -196,7 +196,7 @@ def test_a_plan_times_a_layout_as_the_report_does(engine, model, layout):
     gpu, precision = gpus()["h200-sxm"], Precision()
     found = Search(architecture(model), ENGINES[engine](), Needs(prompt=2000, output=500), [gpu], [precision])
     by_stage = speed_on(gpu, Serving.of(architecture(model), found.engine, precision, layout, Overhead()))
-    together = replace(by_stage, demands=(found.shards(layout, (0,)).demand,))
+    together = replace(by_stage, demands=(found.shards.shard(layout, (0,)).demand,))
     for end in ("low", "expected", "high"):
         assert together.step(16, 2250, end) == pytest.approx(by_stage.step(16, 2250, end), rel=1e-12)
         assert together.prompt(1, 2000, end) == pytest.approx(by_stage.prompt(1, 2000, end), rel=1e-12)
@@ -235,7 +235,10 @@ def test_a_plan_weighs_and_times_vllm_s_whole_shared_experts_as_the_report_does(
     found = Search(model, VLLM(), needs, [gpu], [precision])
     layouts = (Layout(tp=8, dp=2, ep=16), Layout(tp=4, dp=2, pp=2, ep=8), Layout(tp=8, dp=2), Layout(tp=8, ep=8))
     for layout in layouts:
-        shard, serving = found.shards(layout, (0,)), Serving.of(model, found.engine, precision, layout, Overhead())
+        shard, serving = (
+            found.shards.shard(layout, (0,)),
+            Serving.of(model, found.engine, precision, layout, Overhead()),
+        )
         assert shard.stage_bytes[:, 0] == pytest.approx([stage.weights for stage in serving.laid_out.stages], abs=1)
         by_report = speed_on(gpu, serving)
         together = replace(by_report, demands=(shard.demand,))

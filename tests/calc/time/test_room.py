@@ -44,7 +44,7 @@ def test_the_bound_is_never_tighter_than_what_weigh_says(model, engine, flags, k
         assume(False)
     accepted = list(layouts_by_format(architecture, search.engine, search.precisions, 16, 8))
     for layout, formats in chance.sample(accepted, min(4, len(accepted))):
-        bound = search.room.capacity(search.shards(layout, formats))
+        bound = search.room.capacity(search.shards.shard(layout, formats))
         for place, form in enumerate(formats):
             serving = Serving.of(architecture, search.engine, search.precisions[form], layout, Overhead())
             allocation = serving.on(gpu, Workload(batch=1, context=context, generated=512))
@@ -61,7 +61,7 @@ def test_a_bound_depends_on_no_layout_that_was_asked_about_before(engine):
     def bounds(turn):
         search = Search(architecture, started, Needs(prompt=512, output=512, users=1), kinds, precisions, most=16)
         layouts = list(layouts_by_format(architecture, search.engine, search.precisions, 16, 8))[::turn]
-        return {layout: search.room.capacity(search.shards(layout, f)).tolist() for layout, f in layouts}
+        return {layout: search.room.capacity(search.shards.shard(layout, f)).tolist() for layout, f in layouts}
 
     assert bounds(1) == bounds(-1)
 

@@ -25,8 +25,6 @@ CHUNK = 256
 """Tokens of a sequence that Mamba-2 takes at once (`ssm_attn` of mlx-lm's models/ssm.py)."""
 KERNEL_HEAD_WIDTHS = frozenset({64, 72, 80, 96, 128, 192, 256})
 """Widths of heads, of queries as of values, that Metal's kernel takes for more than eight tokens."""
-
-
 Place = tuple[int, int]
 """Number of a block, and of a mixer in it."""
 

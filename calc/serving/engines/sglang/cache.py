@@ -25,7 +25,7 @@ from calc.model.architecture import Architecture
 from calc.model.attention import GQA
 from calc.model.block import Block
 from calc.model.mixers import Mixer
-from calc.model.mla import LatentAttention
+from calc.model.mla import LatentAttention, fp8_vector_bytes
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.families import families
 from calc.serving.engines.loading import round_up
@@ -126,7 +126,7 @@ def bits_with_index(mixer: Mixer, kv: CacheFormat) -> int:
     cache is in (TensorRT-LLM has the same: `DSACacheManager`)."""
     if isinstance(mixer, LatentAttention) and mixer.indexer is not None:
         index = mixer.indexer.cached_elements()
-        return int((mixer.cached_elements() - index) * CACHE_BITS[kv]) + 8 * index + 32 * -(-index // 128)
+        return int((mixer.cached_elements() - index) * CACHE_BITS[kv]) + 8 * fp8_vector_bytes(index)
     return token_bits(mixer, kv)
 
 

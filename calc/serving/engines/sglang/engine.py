@@ -78,7 +78,6 @@ from calc.serving.engines.sglang.options import SPECULATIVE_REQUESTS, SGLangOpti
 from calc.serving.engines.sglang.rules import (
     unfit_flags,
     unfit_pages,
-    without_head,
     without_marlin,
     without_modelopt_fp8,
 )
@@ -129,12 +128,8 @@ SPELLING = {
     "disable_cuda_graph": ("--cuda-graph-backend-decode=disabled", "--cuda-graph-backend-prefill=disabled"),
 }
 """Flags that have other names since 0.5.23."""
-
-
 UNSERVED = families("sglang", "unserved")
 FORGETFUL = families("sglang", "forgetful")
-
-
 WITHOUT = families("sglang", "without_images")
 GRAPHS = families("sglang", "graphs_with_images")
 EMBEDDINGS = 100 * MIB
@@ -312,6 +307,7 @@ class SGLang(DraftingEngine):
     share_option: ClassVar[str | None] = "mem_fraction_static"
     method_option: ClassVar[str] = "speculative_algorithm"
     draft_option: ClassVar[str] = "speculative_draft_model_path"
+    without_draft: ClassVar[tuple[str, ...]] = ("NGRAM",)
     spelling: ClassVar[Spelling] = SPELLING
     disaggregation: ClassVar[RoleFlags | None] = ROLE_FLAGS
     disk_tier: ClassVar[str | None] = "LMCache, max_local_disk_size"  # --enable-lmcache
@@ -670,11 +666,11 @@ class SGLang(DraftingEngine):
             yield Refusal(Message(sentence), "speculative_algorithm", ["EAGLE3", "STANDALONE", "NGRAM"])
         elif family not in PREDICTED:
             sentence = "{engine} has no multi-token prediction (MTP) for models of the family {family}."
-            yield Refusal(Message(sentence, engine="SGLang", family=family), "speculative_algorithm", ["NGRAM"])
+            yield Refusal(Message(sentence, engine=self.title, family=family), self.method_option, self.without_draft)
 
-    def draft_model_refusals(self, model: Architecture) -> Iterator[Refusal]:
-        if self.drafter == "eagle3":
-            yield from without_head(model)
+    def hands_states(self, family: str) -> bool:
+        """`attention_backend_setup.py`: its class has `set_eagle3_layers_to_capture`."""
+        return family in families(self.name, "with_eagle3")
 
     def unspread_draft(self, model: Architecture, layout: Layout) -> Iterator[Refusal]:
         """Refusals of drafts in a layout (`check_pipeline_parallel_compat`)."""

@@ -14,7 +14,6 @@ from calc.serving.engines.sizes import LaidOut
 from calc.serving.engines.vllm.layers import Capability, capability
 
 TEXT_ALONE = families("sglang", "text_alone")
-WITH_EAGLE3 = families("sglang", "with_eagle3")
 
 
 def unfit_flags(model: Architecture, options: SGLangOptions) -> Iterator[Refusal]:
@@ -97,11 +96,3 @@ def unfit_pages(model: Architecture, gpu: GPU, options: SGLangOptions, step: int
     if page > 1 and (by_ngram or (sparse and algorithm is not None and (options.speculative_eagle_topk or 1) > 1)):
         sentence = "On {gpu}, SGLang's kernels verify no tree of tokens ({algorithm}) in pages of {page:,}."
         yield Refusal(Message(sentence, gpu=gpu.name, algorithm=algorithm, page=page), "speculative_algorithm")
-
-
-def without_head(model: Architecture) -> Iterator[Refusal]:
-    """Why no head of EAGLE-3 reads the states of a model (`attention_backend_setup.py`: its class has no
-    `set_eagle3_layers_to_capture`)."""
-    if (family := class_family(model)) not in WITH_EAGLE3:
-        sentence = "{engine}'s class of {family} hands no states to a head of EAGLE-3."
-        yield Refusal(Message(sentence, engine="SGLang", family=family), "speculative_algorithm", ["NGRAM"])

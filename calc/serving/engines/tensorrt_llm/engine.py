@@ -64,8 +64,6 @@ UNTIL_HOPPER = frozenset({"awq", "gptq"})
 """Ways of storing weights for which the documentation's table of hardware has no Blackwell."""
 FROM_BLACKWELL = families("tensorrt-llm", "from_blackwell")
 BLACKWELL = (10, 0)
-
-
 WINDOWED = families("tensorrt-llm", "windowed")
 
 

@@ -27,8 +27,6 @@ from calc.serving.kv_cache import Compression, compressions, growth, state_bytes
 from calc.serving.workload import Workload
 
 WRITTEN_OUT = families("transformers", "written_out")
-
-
 Indexer = BlockIndexer | LightningIndexer
 
 

@@ -18,6 +18,7 @@ from calc.hardware.gpu import GPU
 from calc.hardware.shards import blocks_within
 from calc.model.architecture import Architecture
 from calc.model.mixers import CompressedAttention
+from calc.model.mla import fp8_vector_bytes
 from calc.serving.engines.cache import Pool
 from calc.serving.engines.loading import round_up
 from calc.serving.engines.sizes import Limits
@@ -34,7 +35,6 @@ from calc.serving.engines.vllm.layers import (
     sees_images_whole,
     setting,
     state_bytes,
-    with_scales,
 )
 from calc.serving.engines.vllm.options import VLLMOptions, holds
 from calc.units import GIB
@@ -317,7 +317,7 @@ def packed_specs(mixer: CompressedAttention) -> Iterator[Spec]:
         return
     reach, tokens, raw = mixer.overlap * mixer.rate, STATE_BLOCKS[mixer.rate], 4 * 2 * mixer.overlap
     if mixer.d_index is not None:
-        yield spec("mla", BLOCK, with_scales(mixer.d_index), rate=mixer.rate)
+        yield spec("mla", BLOCK, fp8_vector_bytes(mixer.d_index), rate=mixer.rate)
         yield spec("window", tokens, raw * mixer.d_index, reach)
     yield spec("mla", BLOCK, vector, rate=mixer.rate)
     yield spec("window", tokens, raw * mixer.d_head, reach)

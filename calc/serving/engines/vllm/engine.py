@@ -64,7 +64,6 @@ from calc.serving.engines.vllm.rules import (
     unshared_tokens,
     without_adapters,
     without_dtype,
-    without_head,
 )
 from calc.serving.engines.vllm.working_memory import (
     ANY_GRAPHS,
@@ -142,6 +141,7 @@ class VLLM(DraftingEngine):
     share_option: ClassVar[str | None] = "gpu_memory_utilization"
     method_option: ClassVar[str] = "speculative"
     draft_option: ClassVar[str] = "model_draft"
+    without_draft: ClassVar[tuple[str, ...]] = ("none", "ngram")
     limits_by: ClassVar[tuple[str, ...]] = ("pp",)
     plans_by_ranges = True
     disaggregation: ClassVar[RoleFlags | None] = ROLE_FLAGS
@@ -505,7 +505,7 @@ class VLLM(DraftingEngine):
             yield Refusal(Message(sentence), "speculative", ["eagle"])
         elif (since := PREDICTED_SINCE.get(family)) is None:
             sentence = "{engine} has no multi-token prediction (MTP) for models of the family {family}."
-            yield Refusal(Message(sentence, engine="vLLM", family=family), "speculative", ["none", "ngram"])
+            yield Refusal(Message(sentence, engine=self.title, family=family), "speculative", self.without_draft)
         elif options.is_older_than(*since):
             sentence = (
                 "vLLM has multi-token prediction (MTP) for models of the family {family} from version {version} on."
@@ -534,8 +534,6 @@ class VLLM(DraftingEngine):
                 yield Refusal(why, "model_draft")
             if draft is not None:
                 yield from unserved_family(draft, self.options)
-        if self.drafter == "eagle3":
-            yield from without_head(model)
         if self.drafter == "eagle3" and draft is not None and draft.num_layers != 1:
             sentence = "EAGLE-3's head has one layer, the draft model {n:,}: draft_model serves whole models."
             yield Refusal(Message(sentence, n=draft.num_layers), "speculative", ["draft_model"])
@@ -544,6 +542,10 @@ class VLLM(DraftingEngine):
                 "There is no EAGLE-3 head for attention that compresses tokens; mtp guesses with a layer of its own."
             )
             yield Refusal(Message(sentence), "speculative", ["mtp"])
+
+    def hands_states(self, family: str) -> bool:
+        """`set_eagle3_aux_hidden_state_layers`."""
+        return family not in families(self.name, "without_eagle3")
 
     def unstaged(self, model: Architecture, layout: Layout) -> Iterator[Refusal]:
         """Why a model or its drafts do not go with pipeline stages. Layers that embed n-grams read the text itself,

@@ -13,7 +13,7 @@ from calc.model.attention import GQA
 from calc.model.block import Block
 from calc.model.linear_attention import GatedDeltaNet
 from calc.model.mixers import Mixer, Recurrent
-from calc.model.mla import LatentAttention
+from calc.model.mla import LatentAttention, fp8_vector_bytes
 from calc.model.recurrent import Mamba, Mamba2, SideConvs
 from calc.serving.engines.families import families
 from calc.serving.engines.rules import compressing
@@ -94,8 +94,6 @@ SHARING = frozenset(
 )
 """Kernels that hand out the softmax' sums, by which ranks that share a sequence's tokens add up what they attend to
 (`v1/worker/cp_utils.py`, column DCP of `docs/design/attention_backends.md`)."""
-
-
 Kind = Literal["full", "mla", "window", "chunk", "state"]
 PADDED = 256
 """Bytes of which a latent is a multiple in old versions."""
@@ -232,19 +230,14 @@ def latent_entries(mixer: LatentAttention, setting: LayerSetting) -> Iterator[Ca
     kernel = setting.first((latent_kernels if mixer.indexer is None else sparse_kernels)(setting, mixer))
     packed = setting.kv == "fp8_ds_mla" or (kernel is not None and kernel.packed)
     # packed: in fp8 with its scales, and the rotary key in 16 bits (`flashmla_sparse.py`)
-    nbytes = with_scales(mixer.kv_rank) + 2 * mixer.d_rope if packed else setting.stored(width)
+    nbytes = fp8_vector_bytes(mixer.kv_rank) + 2 * mixer.d_rope if packed else setting.stored(width)
     if not holds("latents are not padded", setting.options):
         nbytes = -(-nbytes // PADDED) * PADDED
     yield CacheEntry("mla", nbytes, (1, width, 0), 0, kernel)
     shared_too = not holds("shared choices cache no index keys", setting.options)
     if mixer.indexer is not None and (mixer.indexer.owned or shared_too):
-        index = with_scales(mixer.indexer.d_index)
+        index = fp8_vector_bytes(mixer.indexer.d_index)
         yield CacheEntry("mla", index, (1, index, 0), 0, INDEXER if capability(setting.gpu) is not None else kernel)
-
-
-def with_scales(width: int) -> int:
-    """Bytes of a vector in fp8 with an fp32 scale for each 128."""
-    return width + 4 * -(-width // 128)
 
 
 def convolution_entries(mixer: SideConvs, block: Block, setting: LayerSetting) -> CacheEntry:

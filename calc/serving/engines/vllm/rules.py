@@ -27,8 +27,6 @@ from calc.serving.engines.vllm.layers import (
 from calc.serving.engines.vllm.options import Version, VLLMOptions, holds
 
 SUPPORTED_UNTIL = versions("vllm", "supported_until")
-
-
 OFFLOADING_SINCE: dict[str, Version] = {"native": (0, 14), "lmcache": (0, 11, 1)}
 """The first version whose backend takes a size (`config/vllm.py: _post_init_kv_transfer_config`): from 0.11.1 on there
 is the flag, and the native one then asked for a number of blocks besides (`v1/kv_offload/cpu.py`)."""
@@ -58,16 +56,6 @@ def without_adapters(model: Architecture, options: VLLMOptions) -> Iterator[Refu
     """Why it does not start with LoRA adapters (`lora_model_runner_mixin.py`)."""
     if options.enable_lora and (family := class_family(model)) in WITHOUT_LORA:
         yield Refusal(Message("vLLM's class of {family} does not support LoRA.", family=family), "enable_lora")
-
-
-WITHOUT_EAGLE3 = families("vllm", "without_eagle3")
-
-
-def without_head(model: Architecture) -> Iterator[Refusal]:
-    """Why no head of EAGLE-3 reads the states of a model (`set_eagle3_aux_hidden_state_layers`)."""
-    if (family := class_family(model)) in WITHOUT_EAGLE3:
-        sentence = "{engine}'s class of {family} hands no states to a head of EAGLE-3."
-        yield Refusal(Message(sentence, engine="vLLM", family=family), "speculative", ["none", "ngram"])
 
 
 WITHOUT_FP16 = families("vllm", "without_fp16")
