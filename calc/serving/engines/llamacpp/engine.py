@@ -26,6 +26,7 @@ from calc.model.derivation import NUMBERS, Numbers, Symbols
 from calc.model.named import Peak
 from calc.serving.engines.cache import Setup
 from calc.serving.engines.engine import Engine
+from calc.serving.engines.families import families
 from calc.serving.engines.launch import Launch, ServerStart
 from calc.serving.engines.llamacpp.context import PADDING
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
@@ -46,9 +47,6 @@ LOADS = (
     *("spec_type", "model_draft", "weights_draft", "n_gpu_layers_draft", "mmproj"),
 )
 """Flags that say where weights lie, and which are loaded."""
-PREDICTING = frozenset({"glm4_moe", "glm4v_moe_text", "glm4_moe_lite", "qwen3_5_text", "qwen3_5_moe_text"})
-"""Families whose layer for multi-token prediction is converted and run (`graph_mtp` in src/models), of those whose
-graph is built here."""
 WHAT = Message("the largest pass")
 CLOSE_VOCABULARY = 128
 """Tokens by which a draft model's vocabulary may differ (SPEC_VOCAB_MAX_SIZE_DIFFERENCE)."""
@@ -217,7 +215,8 @@ class LlamaCpp(Engine):
         if options.model_draft is not None and options.guess != "draft-simple":
             sentence = Message("With --spec-type {kind} no draft model guesses tokens.", kind=options.guess)
             yield Refusal(sentence, "model_draft")
-        if options.predicts and (model.model_type not in PREDICTING or len(model.prediction) != 1):
+        predicting = model.model_type in families(self.name, "predicting") and len(model.prediction) == 1
+        if options.predicts and not predicting:
             sentence = Message("llama.cpp has no multi-token prediction (MTP) for this model.")
             yield Refusal(sentence, "spec_type", ["none"])
         if draft is None and options.model_draft is not None:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from calc.errors import ConfigError, Message
 from calc.formats.gguf_file import FileTensor, ModelFile
 from calc.model.architecture import Architecture
+from calc.serving.engines.families import families
 from calc.serving.engines.llamacpp.context import (
     CELL,
     OUTPUT,
@@ -33,10 +34,6 @@ from calc.serving.engines.llamacpp.placement import COPIED, HOST, Placement
 
 CUDA_ALIGNMENT, HOST_ALIGNMENT = 128, 32
 """Bytes to which tensors are aligned."""
-
-
-MULTIPLE_POSITIONS = frozenset({"qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe"})
-"""Each token has four positions, for the axes of images (M-RoPE)."""
 
 
 class Rows(NamedTuple):
@@ -95,8 +92,6 @@ class MicroBatch:
     def __init__(self, file: ModelFile, placement: Placement, context: ContextSizes, *, cuda: bool) -> None:
         self.file, self.placement, self.context = file, placement, context
         self.model = file.architecture
-        rules = self.model.gguf
-        self.kind = (rules.with_experts if self.model.experts else None) or rules.architecture or "llama"
         self.blocks = {layer: block for block in self.model.all_blocks for layer in block.runs_in}
         self.deep = deep(self.model)
         mixers = [mixer for block in self.model.blocks for mixer in block.mixers]
@@ -114,6 +109,10 @@ class MicroBatch:
     @property
     def cache_device(self) -> int:
         return self.placement.layers[self.layer] if self.context.offload_cache else HOST
+
+    def follows(self, rule: str) -> bool:
+        """Whether the model's family is one of those in `families.toml` for which a rule holds."""
+        return self.model.model_type in families("llamacpp", rule)
 
     def has(self, name: str) -> bool:
         return name in self.file.layers[self.layer]
@@ -150,7 +149,7 @@ class MicroBatch:
 
     @property
     def positions(self) -> PassTensor:
-        return self.input("positions", 16 if self.kind in MULTIPLE_POSITIONS else 4)
+        return self.input("positions", 16 if self.follows("multiple_positions") else 4)
 
     @cached_property
     def further_places(self) -> PassTensor:
