@@ -42,14 +42,6 @@ from calc.serving.workload import Workload
 
 CUDA_CONTEXT = Range(low=0.29, high=0.73)
 """GiB that llama.cpp's memory breakdown calls unaccounted: the CUDA context and cuBLAS's workspace, 300 to 750 MiB."""
-LOADS = (
-    *("n_gpu_layers", "cpu_moe", "n_cpu_moe", "override_tensor", "tensor_split", "device"),
-    *("spec_type", "model_draft", "weights_draft", "n_gpu_layers_draft", "mmproj"),
-)
-"""Flags that say where weights lie, and which are loaded."""
-WHAT = Message("the largest pass")
-CLOSE_VOCABULARY = 128
-"""Tokens by which a draft model's vocabulary may differ (SPEC_VOCAB_MAX_SIZE_DIFFERENCE)."""
 
 
 class LlamaCpp(Engine):
@@ -65,8 +57,11 @@ class LlamaCpp(Engine):
     splits_batch: ClassVar[bool] = False  # what is longer than n_ubatch alone (github.com/ggml-org/llama.cpp/pull/6017)
     state_width: ClassVar[int] = 4  # ggml.c: ggml_get_rows, ggml_mul_mat and what is added to them give F32
     draft_option: ClassVar[str | None] = "model_draft"
-    vocabulary_gap: ClassVar[int] = CLOSE_VOCABULARY
-    weight_options: ClassVar[tuple[str, ...]] = LOADS
+    vocabulary_gap: ClassVar[int] = 128  # SPEC_VOCAB_MAX_SIZE_DIFFERENCE
+    weight_options: ClassVar[tuple[str, ...]] = (
+        *("n_gpu_layers", "cpu_moe", "n_cpu_moe", "override_tensor", "tensor_split", "device"),
+        *("spec_type", "model_draft", "weights_draft", "n_gpu_layers_draft", "mmproj"),
+    )
     options: LlamaCppOptions
     options_type: ClassVar[type[LlamaCppOptions]] = LlamaCppOptions
 
@@ -229,13 +224,13 @@ class LlamaCpp(Engine):
             return
         for sentence in self.unread(draft, options.draft_precision(precision)):
             yield Refusal(sentence, "model_draft" if options.weights_draft is None else "weights_draft")
-        if abs(draft.vocab - model.vocab) > CLOSE_VOCABULARY:
+        if abs(draft.vocab - model.vocab) > self.vocabulary_gap:
             sentence = Message(
                 "The draft model's vocabulary has {other:,} tokens, the model's {own:,}: llama.cpp takes them "
                 "together where they differ by at most {most}.",
                 other=draft.vocab,
                 own=model.vocab,
-                most=CLOSE_VOCABULARY,
+                most=self.vocabulary_gap,
             )
             yield Refusal(sentence, "model_draft")
 
@@ -350,10 +345,10 @@ class LlamaCpp(Engine):
     def stage_peaks(self, setup: Setup, stage: int, work: Workload, write: Numbers = NUMBERS) -> list[StagePeak]:
         """All buffers are there from the start on: that of a pass, with the tensors that stand in it at its peak and
         the gaps between them, and one of a pass of what guesses tokens."""
-        cache = setup.cache
+        cache, what = setup.cache, Message("the largest pass")
         assert isinstance(cache, SlotCache)
         if stage >= cache.model.placement.devices:
-            return [StagePeak(0, Peak(WHAT, {}))]
+            return [StagePeak(0, Peak(what, {}))]
         model, *others = cache.contexts(work.batch, work.context)
         buffer = model.passes[stage]
         sizes = Counter(buffer.peak)
@@ -361,7 +356,7 @@ class LlamaCpp(Engine):
         sizes["the largest pass of what guesses tokens"] = sum(other.passes[stage].size for other in others)
         named = write.named if isinstance(write, Symbols) else lambda name, size, unit: size
         tensors = {name: named(name, size, "bytes") for name, size in sizes.items() if size}
-        return [StagePeak(cache.required_bytes(stage, work.batch, work.context), Peak(WHAT, tensors))]
+        return [StagePeak(cache.required_bytes(stage, work.batch, work.context), Peak(what, tensors))]
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         return {"cuda_context": CUDA_CONTEXT}

@@ -296,22 +296,13 @@ class Schedule(NamedTuple):
         steps: list[PassStep] = [(x.device or 0, numbers.setdefault(x, len(numbers)), (), ()) for x in given]
         parts = [(1, steps)]
         for step in order:
-            last: list[int] = []
-            over: list[int] = []
-            for x in step.reads:
-                whole = x.whole or x
-                if last_read[whole] is not step or whole.fixed:
-                    continue
-                number = numbers[whole]
-                if number not in last:
-                    last.append(number)
-                    if step.over and whole is x and x.device == step.device:
-                        over.append(number)
-                elif number in over:  # read twice
-                    over.remove(number)
+            wholes = [x.whole or x for x in step.reads]
+            last = [x for x in dict.fromkeys(wholes) if last_read[x] is step and not x.fixed]
+            over = [x for x in last if x.device == step.device and x in step.reads] if step.over and last else []
+            sources = [numbers[x] for x in over if wholes.count(x) == 1]
             if last or not step.fixed:
                 made = None if step.fixed else numbers.setdefault(step, len(numbers))
-                steps.append((step.device or 0, made, tuple(over), tuple(last)))
+                steps.append((step.device or 0, made, tuple(sources), tuple([numbers[x] for x in last])))
             if step in repeats:
                 parts.append((repeats[step], steps := []))
         kinds = dict[Rows, int]()

@@ -138,20 +138,18 @@ class PlacedModel:
         what has its weights on the host, or because the states of the next layer, which the graph reads before it
         attends, lie elsewhere."""
         places, on_cuda = self.placement.layers, self.cuda and self.placement.devices > 0
-        scanning = [x for x in self.blocks if any(isinstance(m, Mamba | Mamba2 | ShortConv) for m in x.mixers)]
-        scans = sorted(layer for block in scanning for layer in block.runs_in)
-        taken_over = on_cuda and context.sequences >= TAKEN_OVER
-        for block in self.blocks:
-            lacking = on_cuda and not all(has_flash_kernel(mixer, context) for mixer in block.attentions)
-            if not block.attentions or (not scans and not lacking and HOST not in places):
-                continue
-            for layer in block.runs_in:
-                on_host = places[layer] == HOST
-                if taken_over if on_host else lacking:
-                    return True
-                scan = next((scan for scan in scans if scan >= layer), None) if scans else None
-                if scan is not None and on_host != (places[scan] == HOST or not context.offload_cache):
-                    return True
+        without_kernel = [x for x in self.blocks if not all(has_flash_kernel(mixer, context) for mixer in x.attentions)]
+        if HOST not in places and not self.file.architecture.recurrent and not (on_cuda and without_kernel):
+            return False
+        states_on_host = None  # those of the next layer that has some
+        blocks = {layer: block for block in self.blocks for layer in block.runs_in}
+        for layer in sorted(blocks, reverse=True):
+            block, on_host = blocks[layer], places[layer] == HOST
+            if any(isinstance(mixer, Mamba | Mamba2 | ShortConv) for mixer in block.mixers):
+                states_on_host = on_host or not context.offload_cache
+            elsewhere = context.sequences >= TAKEN_OVER if on_host else block in without_kernel
+            if block.attentions and ((on_cuda and elsewhere) or states_on_host not in (None, on_host)):
+                return True
         return False
 
 
