@@ -17,8 +17,7 @@ Copies (`MicroBatch.add`, `MicroBatch.schedule`): weights and cache of the host 
 How layers join them is in src/models/*.cpp.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from calc.budget import spend
@@ -52,8 +51,8 @@ SUMS = {"falcon": (FED, ATTENTION, STATE), "phi2": (ATTENTION, FED, STATE)}
 """Order in which attention, feed-forward and the state that both read are added, where it is another than usual."""
 
 
-def forward(b: MicroBatch, layers: Sequence[int], repeats: Mapping[int, int] = MappingProxyType({})) -> None:
-    """Embedding, some layers, and output. `repeats`: times that layers occur, from one to the next that is named."""
+def forward(b: MicroBatch, layers: Mapping[int, int | None]) -> None:
+    """Embedding, some layers, and output; and the times that those from one to the next that has some occur."""
     whole, tokens = b.model.hidden, b.input("tokens", 4)
     b.input("embeddings given", 4 * whole * (1 + b.deep))
     state = given = b.add("embeddings", whole, tokens, on=HOST)
@@ -68,10 +67,10 @@ def forward(b: MicroBatch, layers: Sequence[int], repeats: Mapping[int, int] = M
     if "position_embd.weight" in b.file.outside:
         places = b.add("places", whole, b.positions, on=HOST)
         state = b.same("embeddings", state, places)
-    for layer in layers:
+    for layer, times in layers.items():
         b.layer = layer
-        if layer in repeats:
-            b.repeats[state] = repeats[layer]
+        if times is not None:
+            b.repeats[state] = times
         state = layer_of(b, b.blocks[layer], state, last=layer == b.model.num_layers - 1)
         if layer < b.deep:
             state = b.same("state", state, b.view(given, whole))
@@ -86,7 +85,7 @@ def forward(b: MicroBatch, layers: Sequence[int], repeats: Mapping[int, int] = M
         b.write(None, state)
 
 
-def prediction(b: MicroBatch, layers: Sequence[int]) -> None:
+def prediction(b: MicroBatch, layers: Iterable[int]) -> None:
     """The layer for multi-token prediction, of a token's embedding and the model's state of it (`graph_mtp`)."""
     (module,), (b.layer,) = b.model.prediction, layers
     whole, tokens = b.model.hidden, b.input("tokens", 4)
@@ -293,7 +292,8 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> PassTensor:
     rotated = bool(b.model.rotary)
     if b.follows("rotated_in_windows") and mixer.window is None:
         rotated = rotated and not b.has_windows
-    turned_keys, turned_values = turns(b.context.type_k, d), turns(b.context.type_v, d_v)
+    stored = (b.context.type_k, d), (b.context.type_v, d_v)
+    turned_keys, turned_values = (BLOCKS[kind][0] > 1 and width % TURN == 0 for kind, width in stored)
     projected = dict[str, PassTensor]()
     factors = [b.weight(name) for name in b.file.outside if name in COPIED][: reads_factors(b.model, mixer)]
 
@@ -324,11 +324,6 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> PassTensor:
         made = b.view(made) if b.context.flash or turned_values else made
         made = b.same("gated attention", made, b.add("gate", widths["attn_q"], projected["attn_q"]))
     return b.project(made, "attn_output", "attention")
-
-
-def turns(kind: str, width: int) -> bool:
-    """Whether heads are turned before they are quantized."""
-    return BLOCKS[kind][0] > 1 and width % TURN == 0
 
 
 def latent_attention(b: MicroBatch, mixer: LatentAttention, x: PassTensor) -> PassTensor:

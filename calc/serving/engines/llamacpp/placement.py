@@ -6,8 +6,8 @@ Source: llama-model.cpp (llama_model_base::load_tensors), llama.cpp 0c1e57098.
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 from calc.budget import spend
@@ -75,11 +75,6 @@ class Placement:
             if re.search(self.host_pattern, f"blk.{layer}.{name}"):
                 return HOST
         return self.layers[layer]
-
-    def on(self, stands: Mapping[int, int], devices: int) -> "Placement":
-        """On other devices, each of which stands for some."""
-        layers = tuple(map(stands.__getitem__, self.layers))
-        return replace(self, layers=layers, output=stands[self.output], devices=devices)
 
     def firsts(self, file: ModelFile) -> list[int]:
         """The first layer with the same weights in the same places, of each layer."""
