@@ -352,11 +352,9 @@ def attended(b: MicroBatch, mixer: AttentionMixer, q: PassTensor, k: PassTensor,
     if len(stored) > 1:
         places = 8 * (widest_value(b.model) if context.transposed else 1)
         b.write(keys.device, v, b.input("places of values", places, window=window))
-    mask = [b.input("mask", 2 if context.flash else 4, TOKEN_AND_CELL, window)]
-    if b.has("attn_sinks.weight"):
-        mask.append(b.weight("attn_sinks.weight"))
+    mask = b.input("mask", 2 if context.flash else 4, TOKEN_AND_CELL, window)
     if context.flash:
-        made = b.add("attention of each head", mixer.n_q * width, q, keys, values, *mask)
+        made = b.add("attention of each head", mixer.n_q * width, q, keys, values, mask)
         if b.on_cuda and has_flash_kernel(mixer, context):  # it reads keys and values of 16 bits
             scratch = sum(2 * tensor.width for tensor in stored if tensor.type != "f16")
             name = "attention of each head and 16-bit copies of keys and values" if scratch else made.rows.name
@@ -368,7 +366,7 @@ def attended(b: MicroBatch, mixer: AttentionMixer, q: PassTensor, k: PassTensor,
             each = stored[-1]._replace(width=mixer.cached_heads * width).each
             values = PassTensor(Rows("transposed values", each, CELL, window), (values,))
         scores = PassTensor(Rows("scores", 4 * mixer.n_q, TOKEN_AND_CELL, window), (keys, q))
-        made = b.add("attention of each head", mixer.n_q * width, values, b.same("scores", scores, *mask))
+        made = b.add("attention of each head", mixer.n_q * width, values, b.same("scores", scores, mask))
         if len(stored) > 1:
             made = b.same("attention", made, over=False)
     b.expand(made)
@@ -391,7 +389,6 @@ def states(b: MicroBatch, mixer: Mixer, which: int) -> PassTensor:
 def read_states(b: MicroBatch, mixer: Mixer, which: int) -> PassTensor:
     """States of the sequences of a pass."""
     cached, places = states(b, mixer, which), b.input("places of states", 4, SEQUENCE)
-    b.write(cached.device)  # a new sequence's is cleared
     made = b.same("states", cached, places, over=False, on=cached.device)
     b.expand(made)
     b.write(cached.device, b.further_places)
@@ -416,7 +413,6 @@ def scan(b: MicroBatch, mixer: Mixer, width: int, *reads: PassTensor, has_kernel
     state, decay = states(b, mixer, 1), b.weight("ssm_a")
     on = decay.device if has_kernel or not b.on_cuda else HOST
     places = b.input("places of states", 4, SEQUENCE)
-    b.write(state.device)
     made = b.add("scan", width, decay, state, *reads, places, on=on, states=state.rows.each)
     b.expand(made)
     b.write(state.device, b.further_places)
