@@ -11,6 +11,7 @@ from typing import NamedTuple
 from calc.formats.gguf_file import BLOCKS
 from calc.model.architecture import Architecture
 from calc.model.mixers import Mixer
+from calc.serving.engines.families import families
 from calc.serving.engines.llamacpp.options import CacheType, LlamaCppOptions
 from calc.serving.engines.loading import round_up
 
@@ -18,12 +19,6 @@ PADDING = 256
 """Cells come in multiples of it."""
 TAKEN_OVER = 32
 """Rows from which a GPU computes what has its weights on the host (ggml-cuda.cu: offload_op)."""
-WINDOWED = frozenset(
-    "cohere2 exaone4 gemma2 gemma3_text gemma3n_text gemma4_text gemma4_unified_text gpt_oss llama4_text olmo3".split()
-)
-"""Families whose windows llama.cpp knows; in all others such layers keep the whole context."""
-
-
 PASS, TOKEN, OUTPUT, SEQUENCE, CELL, TOKEN_AND_CELL = range(6)
 """Rows of a tensor: one, or as many as tokens, outputs, sequences, cells of all streams, or pairs of token and cell."""
 
@@ -122,7 +117,7 @@ class CacheTensor(NamedTuple):
 
 def window_of(mixer: Mixer, model: Architecture) -> int | None:
     """Tokens of the context that a layer keeps; None: all."""
-    return mixer.window if model.model_type in WINDOWED else None
+    return mixer.window if model.model_type in families("llamacpp", "windowed") else None
 
 
 def cache_tensors(model: Architecture, mixer: Mixer, context: ContextSizes) -> Iterator[CacheTensor]:

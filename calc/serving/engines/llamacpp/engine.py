@@ -26,6 +26,7 @@ from calc.model.derivation import NUMBERS, Numbers, Symbols
 from calc.model.named import Peak
 from calc.serving.engines.cache import Setup
 from calc.serving.engines.engine import Engine
+from calc.serving.engines.families import families
 from calc.serving.engines.launch import Launch, ServerStart
 from calc.serving.engines.llamacpp.context import PADDING
 from calc.serving.engines.llamacpp.fit import MachineRoom, Offloading
@@ -41,17 +42,6 @@ from calc.serving.workload import Workload
 
 CUDA_CONTEXT = Range(low=0.29, high=0.73)
 """GiB that llama.cpp's memory breakdown calls unaccounted: the CUDA context and cuBLAS's workspace, 300 to 750 MiB."""
-LOADS = (
-    *("n_gpu_layers", "cpu_moe", "n_cpu_moe", "override_tensor", "tensor_split", "device"),
-    *("spec_type", "model_draft", "weights_draft", "n_gpu_layers_draft", "mmproj"),
-)
-"""Flags that say where weights lie, and which are loaded."""
-PREDICTING = frozenset({"glm4_moe", "glm4v_moe_text", "glm4_moe_lite", "qwen3_5_text", "qwen3_5_moe_text"})
-"""Families whose layer for multi-token prediction is converted and run (`graph_mtp` in src/models), of those whose
-graph is built here."""
-WHAT = Message("the largest pass")
-CLOSE_VOCABULARY = 128
-"""Tokens by which a draft model's vocabulary may differ (SPEC_VOCAB_MAX_SIZE_DIFFERENCE)."""
 
 
 class LlamaCpp(Engine):
@@ -67,8 +57,11 @@ class LlamaCpp(Engine):
     splits_batch: ClassVar[bool] = False  # what is longer than n_ubatch alone (github.com/ggml-org/llama.cpp/pull/6017)
     state_width: ClassVar[int] = 4  # ggml.c: ggml_get_rows, ggml_mul_mat and what is added to them give F32
     draft_option: ClassVar[str | None] = "model_draft"
-    vocabulary_gap: ClassVar[int] = CLOSE_VOCABULARY
-    weight_options: ClassVar[tuple[str, ...]] = LOADS
+    vocabulary_gap: ClassVar[int] = 128  # SPEC_VOCAB_MAX_SIZE_DIFFERENCE
+    weight_options: ClassVar[tuple[str, ...]] = (
+        *("n_gpu_layers", "cpu_moe", "n_cpu_moe", "override_tensor", "tensor_split", "device"),
+        *("spec_type", "model_draft", "weights_draft", "n_gpu_layers_draft", "mmproj"),
+    )
     options: LlamaCppOptions
     options_type: ClassVar[type[LlamaCppOptions]] = LlamaCppOptions
 
@@ -217,7 +210,8 @@ class LlamaCpp(Engine):
         if options.model_draft is not None and options.guess != "draft-simple":
             sentence = Message("With --spec-type {kind} no draft model guesses tokens.", kind=options.guess)
             yield Refusal(sentence, "model_draft")
-        if options.predicts and (model.model_type not in PREDICTING or len(model.prediction) != 1):
+        predicting = model.model_type in families(self.name, "predicting") and len(model.prediction) == 1
+        if options.predicts and not predicting:
             sentence = Message("llama.cpp has no multi-token prediction (MTP) for this model.")
             yield Refusal(sentence, "spec_type", ["none"])
         if draft is None and options.model_draft is not None:
@@ -230,13 +224,13 @@ class LlamaCpp(Engine):
             return
         for sentence in self.unread(draft, options.draft_precision(precision)):
             yield Refusal(sentence, "model_draft" if options.weights_draft is None else "weights_draft")
-        if abs(draft.vocab - model.vocab) > CLOSE_VOCABULARY:
+        if abs(draft.vocab - model.vocab) > self.vocabulary_gap:
             sentence = Message(
                 "The draft model's vocabulary has {other:,} tokens, the model's {own:,}: llama.cpp takes them "
                 "together where they differ by at most {most}.",
                 other=draft.vocab,
                 own=model.vocab,
-                most=CLOSE_VOCABULARY,
+                most=self.vocabulary_gap,
             )
             yield Refusal(sentence, "model_draft")
 
@@ -351,10 +345,10 @@ class LlamaCpp(Engine):
     def stage_peaks(self, setup: Setup, stage: int, work: Workload, write: Numbers = NUMBERS) -> list[StagePeak]:
         """All buffers are there from the start on: that of a pass, with the tensors that stand in it at its peak and
         the gaps between them, and one of a pass of what guesses tokens."""
-        cache = setup.cache
+        cache, what = setup.cache, Message("the largest pass")
         assert isinstance(cache, SlotCache)
         if stage >= cache.model.placement.devices:
-            return [StagePeak(0, Peak(WHAT, {}))]
+            return [StagePeak(0, Peak(what, {}))]
         model, *others = cache.contexts(work.batch, work.context)
         buffer = model.passes[stage]
         sizes = Counter(buffer.peak)
@@ -362,7 +356,7 @@ class LlamaCpp(Engine):
         sizes["the largest pass of what guesses tokens"] = sum(other.passes[stage].size for other in others)
         named = write.named if isinstance(write, Symbols) else lambda name, size, unit: size
         tensors = {name: named(name, size, "bytes") for name, size in sizes.items() if size}
-        return [StagePeak(cache.required_bytes(stage, work.batch, work.context), Peak(WHAT, tensors))]
+        return [StagePeak(cache.required_bytes(stage, work.batch, work.context), Peak(what, tensors))]
 
     def overhead(self, gpus: int) -> Mapping[OverheadItem, Range]:
         return {"cuda_context": CUDA_CONTEXT}

@@ -17,8 +17,7 @@ Copies (`MicroBatch.add`, `MicroBatch.schedule`): weights and cache of the host 
 How layers join them is in src/models/*.cpp.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from calc.budget import spend
@@ -47,38 +46,20 @@ from calc.serving.engines.llamacpp.placement import COPIED, HOST, reads_factors
 
 MOST_WEIGHTED = 15
 """Experts of a token whose outputs one kernel of CUDA adds up."""
-# What the graph of a family does that its tensors do not tell, by `general.architecture`
 ATTENTION, FED, STATE = range(3)
-PARALLEL = dict.fromkeys(("cohere2", "command-r", "gptj", "gptneox"), (FED, STATE, ATTENTION))
-PARALLEL |= {"falcon": (FED, ATTENTION, STATE), "phi2": (ATTENTION, FED, STATE)}
-"""Attention and feed-forward read the same state; the order in which they are added."""
-STATE_FIRST = frozenset({"jamba", "lfm2", "lfm2moe"})
-"""The state is the first of the two that are added."""
-STATE_BEFORE_FED = STATE_FIRST | {"phi3"}
-"""The state is the first of the two that are added behind the feed-forward."""
-SCALED = frozenset({"granite", "granitehybrid", "granitemoe", "minicpm"})
-"""Embeddings are scaled."""
-ALL_ROWS_NORMED = frozenset({"gemma4", "nemotron_h", "nemotron_h_moe", "qwen35", "qwen35moe", "qwen3next"})
-"""The last layer and the norm behind it compute every token, whose states are an output too (`t_h_nextn`)."""
-ALL_ROWS = ALL_ROWS_NORMED | {"gpt-oss"}
-"""The last layer computes every token."""
-UNFUSED_ROUTERS = frozenset({"deepseek_v3", "gpt_oss", "llama4_text"})
-"""Families, by `model_type`, whose router CUDA does not compute in one kernel (ggml_cuda_topk_moe_fusion)."""
-BESIDE_ATTENTION = frozenset({"stablelm"})
-"""The feed-forward reads what attention reads where it has no norm of its own."""
-SINGLE_MIXERS = frozenset({"nemotron_h", "nemotron_h_moe", "mamba", "mamba2"})
-"""Layers of a norm and one thing that it reads."""
+SUMS = {"falcon": (FED, ATTENTION, STATE), "phi2": (ATTENTION, FED, STATE)}
+"""Order in which attention, feed-forward and the state that both read are added, where it is another than usual."""
 
 
-def forward(b: MicroBatch, layers: Sequence[int], repeats: Mapping[int, int] = MappingProxyType({})) -> None:
-    """Embedding, some layers, and output. `repeats`: times that layers occur, from one to the next that is named."""
+def forward(b: MicroBatch, layers: Mapping[int, int | None]) -> None:
+    """Embedding, some layers, and output; and the times that those from one to the next that has some occur."""
     whole, tokens = b.model.hidden, b.input("tokens", 4)
     b.input("embeddings given", 4 * whole * (1 + b.deep))
     state = given = b.add("embeddings", whole, tokens, on=HOST)
     if b.deep:
         given = b.add("embeddings", whole * (1 + b.deep), state)
         state = b.view(given, whole)
-    if b.kind in SCALED:
+    if b.follows("scaled"):
         state = b.same("embeddings", state)
     b.expand(state)
     if "token_embd_norm.weight" in b.file.outside:
@@ -86,24 +67,25 @@ def forward(b: MicroBatch, layers: Sequence[int], repeats: Mapping[int, int] = M
     if "position_embd.weight" in b.file.outside:
         places = b.add("places", whole, b.positions, on=HOST)
         state = b.same("embeddings", state, places)
-    for layer in layers:
+    for layer, times in layers.items():
         b.layer = layer
-        if layer in repeats:
-            b.repeats[state] = repeats[layer]
+        if times is not None:
+            b.repeats[state] = times
         state = layer_of(b, b.blocks[layer], state, last=layer == b.model.num_layers - 1)
         if layer < b.deep:
             state = b.same("state", state, b.view(given, whole))
-    if b.kind in ALL_ROWS - ALL_ROWS_NORMED:
+    all_normed = b.follows("all_rows_normed")
+    if b.follows("all_rows") and not all_normed:
         (state,) = b.wanted(state)
-    state = b.same("last norm", state, over=b.model.final_norm != "layer" and b.kind not in PARALLEL)
+    state = b.same("last norm", state, over=b.model.final_norm != "layer" and not b.follows("parallel"))
     if "output_norm.weight" in b.file.outside:
         state = b.same("last norm", state, by="output_norm.weight")
-    logits(b, *(b.wanted(state) if b.kind in ALL_ROWS_NORMED else (state,)))
-    if b.kind in ALL_ROWS_NORMED:
+    logits(b, *(b.wanted(state) if all_normed else (state,)))
+    if all_normed:
         b.write(None, state)
 
 
-def prediction(b: MicroBatch, layers: Sequence[int]) -> None:
+def prediction(b: MicroBatch, layers: Iterable[int]) -> None:
     """The layer for multi-token prediction, of a token's embedding and the model's state of it (`graph_mtp`)."""
     (module,), (b.layer,) = b.model.prediction, layers
     whole, tokens = b.model.hidden, b.input("tokens", 4)
@@ -135,7 +117,7 @@ def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> P
     spend()
     after = b.has("post_ffw_norm.weight")  # what attention and feed-forward make is normed before it is added
     normed = state if after and not b.has("attn_norm.weight") else b.norm(state, "attn_norm")
-    if b.kind.startswith("qwen35"):
+    if b.follows("normed_first"):
         b.expand(normed)
     if len(block.mixers) > 1:  # attention and a state space that read the same state
         (attention,), (recurrent,) = block.attentions, block.recurrences
@@ -143,26 +125,27 @@ def layer_of(b: MicroBatch, block: Block, state: PassTensor, *, last: bool) -> P
         made = b.same("attention and state space", made, mixed(b, recurrent, b.norm(state, "attn_norm")))
     else:
         made = mixed(b, block.mixers[0], normed) if block.mixers else fed(b, block, normed)
-    last = last and b.kind not in ALL_ROWS
-    if b.kind in PARALLEL:
+    last = last and not b.follows("all_rows")
+    if b.follows("parallel"):
         if last:
             made, state, normed = b.wanted(made, state, normed)
         parts = made, fed(b, block, b.norm(state, "ffn_norm") if b.has("ffn_norm.weight") else normed), state
-        first, second, third = (parts[part] for part in PARALLEL[b.kind])
+        order = SUMS.get(b.model.gguf.architecture or "", (FED, STATE, ATTENTION))
+        first, second, third = (parts[part] for part in order)
         return b.same("state", b.same("state", first, second), third)
     if last and len(block.mixers) < 2:
         made, state, normed = b.wanted(made, state, normed)
     if after:
         made = b.norm(made, "post_attention_norm")
-    state = b.same("state", *((state, made) if b.kind in STATE_FIRST else (made, state)))
+    state = b.same("state", *((state, made) if b.follows("state_first") else (made, state)))
     if last and len(block.mixers) > 1:
         (state,) = b.wanted(state)
-    if b.kind in SINGLE_MIXERS:
+    if not block.mixers or block.ffn is None:
         return state
     out = fed_after_norm(b, block, state, normed)
     if after:
         out = b.norm(out, "post_ffw_norm")
-    state = b.same("state", *((state, out) if b.kind in STATE_BEFORE_FED else (out, state)))
+    state = b.same("state", *((state, out) if b.follows("state_before_fed") else (out, state)))
     return b.same("state", state, by="layer_output_scale.weight") if b.has("layer_output_scale.weight") else state
 
 
@@ -177,7 +160,7 @@ def fed_after_norm(b: MicroBatch, block: Block, state: PassTensor, normed: PassT
         return b.same("feed-forward", out, b.norm(made, "post_ffw_norm_2"))
     if b.has("ffn_norm.weight"):
         return fed(b, block, b.norm(state, "ffn_norm"))
-    if b.kind in BESIDE_ATTENTION:
+    if b.follows("reads_as_attention"):
         return fed(b, block, normed)
     return fed(b, block, state if b.has("post_ffw_norm.weight") else b.norm(state, "post_attention_norm"))
 
@@ -246,17 +229,16 @@ def chosen(b: MicroBatch, moe: MoE, x: PassTensor) -> tuple[PassTensor, PassTens
     if b.model.details.normed_weights:
         weights = b.same("weights of experts", weights, over=False)
     b.expand(weights)
-    if b.on_cuda and b.model.model_type not in UNFUSED_ROUTERS and moe.n_experts.bit_count() == 1:
+    if b.on_cuda and not b.follows("unfused_router") and moe.n_experts.bit_count() == 1:
         b.write(None, router, probabilities, ranked, order)  # what one kernel reads and writes is kept behind it
     return order, weights
 
 
 def unknown_mixers(model: Architecture) -> str | None:
     """A kind of layer whose steps are not known here; None: all are."""
-    single = model.gguf.architecture in SINGLE_MIXERS
+    if len({bool(block.mixers) and block.ffn is not None for block in model.all_blocks}) > 1:
+        return "layers without attention or feed-forward"
     for block in model.all_blocks:
-        if not single and (not block.mixers or block.ffn is None):
-            return "layers without attention or feed-forward"
         for mixer in block.mixers:
             if graph_of(mixer) is None:
                 return mixer.kind
@@ -274,8 +256,6 @@ GROUPED_HEADS = {(192, 128): 8, (320, 256): 32, (512, 512): 1, (576, 512): 1}
 FLASH_TYPES = frozenset({"f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0"})
 STATES = (96, 128, 256)
 """Sizes of Mamba-2's state that CUDA's kernel scans (ggml_backend_cuda_device_supports_op)."""
-ROTATED_IN_WINDOWS = frozenset({"cohere2", "exaone4"})
-"""Layers without a window have no positions where others have one."""
 NAMES = {"attn_q": "queries", "attn_k": "keys", "attn_v": "values"}
 
 
@@ -310,9 +290,10 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> PassTensor:
     d, d_v = mixer.d_head, mixer.d_v or mixer.d_head
     packed = b.project(x, "attn_qkv", "queries, keys and values") if b.has("attn_qkv.weight") else None
     rotated = bool(b.model.rotary)
-    if b.kind in ROTATED_IN_WINDOWS and mixer.window is None:
+    if b.follows("rotated_in_windows") and mixer.window is None:
         rotated = rotated and not b.has_windows
-    turned_keys, turned_values = turns(b.context.type_k, d), turns(b.context.type_v, d_v)
+    stored = (b.context.type_k, d), (b.context.type_v, d_v)
+    turned_keys, turned_values = (BLOCKS[kind][0] > 1 and width % TURN == 0 for kind, width in stored)
     projected = dict[str, PassTensor]()
     factors = [b.weight(name) for name in b.file.outside if name in COPIED][: reads_factors(b.model, mixer)]
 
@@ -345,11 +326,6 @@ def grouped_attention(b: MicroBatch, mixer: GQA, x: PassTensor) -> PassTensor:
     return b.project(made, "attn_output", "attention")
 
 
-def turns(kind: str, width: int) -> bool:
-    """Whether heads are turned before they are quantized."""
-    return BLOCKS[kind][0] > 1 and width % TURN == 0
-
-
 def latent_attention(b: MicroBatch, mixer: LatentAttention, x: PassTensor) -> PassTensor:
     """Attention over the latent, with keys' and values' up-projections taken into queries and result."""
     rank, rope, heads = mixer.kv_rank, mixer.d_rope, mixer.n_q
@@ -376,11 +352,9 @@ def attended(b: MicroBatch, mixer: AttentionMixer, q: PassTensor, k: PassTensor,
     if len(stored) > 1:
         places = 8 * (widest_value(b.model) if context.transposed else 1)
         b.write(keys.device, v, b.input("places of values", places, window=window))
-    mask = [b.input("mask", 2 if context.flash else 4, TOKEN_AND_CELL, window)]
-    if b.has("attn_sinks.weight"):
-        mask.append(b.weight("attn_sinks.weight"))
+    mask = b.input("mask", 2 if context.flash else 4, TOKEN_AND_CELL, window)
     if context.flash:
-        made = b.add("attention of each head", mixer.n_q * width, q, keys, values, *mask)
+        made = b.add("attention of each head", mixer.n_q * width, q, keys, values, mask)
         if b.on_cuda and has_flash_kernel(mixer, context):  # it reads keys and values of 16 bits
             scratch = sum(2 * tensor.width for tensor in stored if tensor.type != "f16")
             name = "attention of each head and 16-bit copies of keys and values" if scratch else made.rows.name
@@ -392,7 +366,7 @@ def attended(b: MicroBatch, mixer: AttentionMixer, q: PassTensor, k: PassTensor,
             each = stored[-1]._replace(width=mixer.cached_heads * width).each
             values = PassTensor(Rows("transposed values", each, CELL, window), (values,))
         scores = PassTensor(Rows("scores", 4 * mixer.n_q, TOKEN_AND_CELL, window), (keys, q))
-        made = b.add("attention of each head", mixer.n_q * width, values, b.same("scores", scores, *mask))
+        made = b.add("attention of each head", mixer.n_q * width, values, b.same("scores", scores, mask))
         if len(stored) > 1:
             made = b.same("attention", made, over=False)
     b.expand(made)
@@ -415,7 +389,6 @@ def states(b: MicroBatch, mixer: Mixer, which: int) -> PassTensor:
 def read_states(b: MicroBatch, mixer: Mixer, which: int) -> PassTensor:
     """States of the sequences of a pass."""
     cached, places = states(b, mixer, which), b.input("places of states", 4, SEQUENCE)
-    b.write(cached.device)  # a new sequence's is cleared
     made = b.same("states", cached, places, over=False, on=cached.device)
     b.expand(made)
     b.write(cached.device, b.further_places)
@@ -440,7 +413,6 @@ def scan(b: MicroBatch, mixer: Mixer, width: int, *reads: PassTensor, has_kernel
     state, decay = states(b, mixer, 1), b.weight("ssm_a")
     on = decay.device if has_kernel or not b.on_cuda else HOST
     places = b.input("places of states", 4, SEQUENCE)
-    b.write(state.device)
     made = b.add("scan", width, decay, state, *reads, places, on=on, states=state.rows.each)
     b.expand(made)
     b.write(state.device, b.further_places)

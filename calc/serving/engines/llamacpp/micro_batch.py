@@ -18,6 +18,7 @@ from typing import NamedTuple
 from calc.errors import ConfigError, Message
 from calc.formats.gguf_file import FileTensor, ModelFile
 from calc.model.architecture import Architecture
+from calc.serving.engines.families import families
 from calc.serving.engines.llamacpp.context import (
     CELL,
     OUTPUT,
@@ -33,10 +34,6 @@ from calc.serving.engines.llamacpp.placement import COPIED, HOST, Placement
 
 CUDA_ALIGNMENT, HOST_ALIGNMENT = 128, 32
 """Bytes to which tensors are aligned."""
-
-
-MULTIPLE_POSITIONS = frozenset({"qwen2vl", "qwen3vl", "qwen3vlmoe", "qwen35", "qwen35moe"})
-"""Each token has four positions, for the axes of images (M-RoPE)."""
 
 
 class Rows(NamedTuple):
@@ -95,8 +92,6 @@ class MicroBatch:
     def __init__(self, file: ModelFile, placement: Placement, context: ContextSizes, *, cuda: bool) -> None:
         self.file, self.placement, self.context = file, placement, context
         self.model = file.architecture
-        rules = self.model.gguf
-        self.kind = (rules.with_experts if self.model.experts else None) or rules.architecture or "llama"
         self.blocks = {layer: block for block in self.model.all_blocks for layer in block.runs_in}
         self.deep = deep(self.model)
         mixers = [mixer for block in self.model.blocks for mixer in block.mixers]
@@ -114,6 +109,10 @@ class MicroBatch:
     @property
     def cache_device(self) -> int:
         return self.placement.layers[self.layer] if self.context.offload_cache else HOST
+
+    def follows(self, rule: str) -> bool:
+        """Whether the model's family is one of those in `families.toml` for which a rule holds."""
+        return self.model.model_type in families("llamacpp", rule)
 
     def has(self, name: str) -> bool:
         return name in self.file.layers[self.layer]
@@ -150,7 +149,7 @@ class MicroBatch:
 
     @property
     def positions(self) -> PassTensor:
-        return self.input("positions", 16 if self.kind in MULTIPLE_POSITIONS else 4)
+        return self.input("positions", 16 if self.follows("multiple_positions") else 4)
 
     @cached_property
     def further_places(self) -> PassTensor:
@@ -297,22 +296,13 @@ class Schedule(NamedTuple):
         steps: list[PassStep] = [(x.device or 0, numbers.setdefault(x, len(numbers)), (), ()) for x in given]
         parts = [(1, steps)]
         for step in order:
-            last: list[int] = []
-            over: list[int] = []
-            for x in step.reads:
-                whole = x.whole or x
-                if last_read[whole] is not step or whole.fixed:
-                    continue
-                number = numbers[whole]
-                if number not in last:
-                    last.append(number)
-                    if step.over and whole is x and x.device == step.device:
-                        over.append(number)
-                elif number in over:  # read twice
-                    over.remove(number)
+            wholes = [x.whole or x for x in step.reads]
+            last = [x for x in dict.fromkeys(wholes) if last_read[x] is step and not x.fixed]
+            over = [x for x in last if x.device == step.device and x in step.reads] if step.over and last else []
+            sources = [numbers[x] for x in over if wholes.count(x) == 1]
             if last or not step.fixed:
                 made = None if step.fixed else numbers.setdefault(step, len(numbers))
-                steps.append((step.device or 0, made, tuple(over), tuple(last)))
+                steps.append((step.device or 0, made, tuple(sources), tuple([numbers[x] for x in last])))
             if step in repeats:
                 parts.append((repeats[step], steps := []))
         kinds = dict[Rows, int]()

@@ -6,14 +6,15 @@ Source: llama-model.cpp (llama_model_base::load_tensors), llama.cpp 0c1e57098.
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 from calc.budget import spend
 from calc.formats.gguf_file import FileTensor, ModelFile
 from calc.model.architecture import Architecture
 from calc.model.mixers import AttentionMixer
+from calc.serving.engines.families import families
 
 HOST = -1
 TABLES = ("token_embd", "per_layer_token_embd", "position_embd", "token_embd_norm")
@@ -22,8 +23,6 @@ ON_HOST = frozenset({*(f"{name}.weight" for name in TABLES), "token_embd_norm.bi
 COPIED = frozenset({"rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"})
 """Weights that every device has which computes a layer."""
 EXPERTS = re.compile(r"ffn_(up|down|gate|gate_up)_(ch|)exps\.")
-OUTPUT_FIRST = frozenset({"gemma4_text", "gemma4_unified_text"})
-"""Families that make a tied head before the embedding, which the host then holds twice."""
 
 
 @dataclass(frozen=True)
@@ -77,11 +76,6 @@ class Placement:
                 return HOST
         return self.layers[layer]
 
-    def on(self, stands: Mapping[int, int], devices: int) -> "Placement":
-        """On other devices, each of which stands for some."""
-        layers = tuple(map(stands.__getitem__, self.layers))
-        return replace(self, layers=layers, output=stands[self.output], devices=devices)
-
     def firsts(self, file: ModelFile) -> list[int]:
         """The first layer with the same weights in the same places, of each layer."""
         layers = range(len(self.layers))
@@ -105,7 +99,7 @@ class Placement:
             copies = {self.layers[layer] for block in rotating for layer in block.runs_in}
             for device in (HOST,) if name in ON_HOST else copies if name in COPIED else (self.output,):
                 yield device, weight, 1
-        if tied and (self.output != HOST or model.model_type in OUTPUT_FIRST):
+        if tied and (self.output != HOST or model.model_type in families("llamacpp", "output_first")):
             yield self.output, file.outside["token_embd.weight"], 1
         for layer, count in Counter(self.firsts(file)).items():
             for name, weight in file.layers[layer].items():
@@ -114,4 +108,4 @@ class Placement:
 
 def reads_factors(model: Architecture, mixer: AttentionMixer) -> bool:
     """Whether a layer reads the factors of the rotary frequencies: in Gemma 4 those without a window do."""
-    return model.model_type not in OUTPUT_FIRST or mixer.window is None
+    return mixer.window is None or not model.gguf.rope_factors

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 from calc.formats import CacheFormat, Precision
 from calc.formats.gguf_file import BLOCKS, ModelFile, model_file
@@ -31,16 +30,6 @@ COPIES = 4
 """Copies of every input of a device, where several work on successive batches (GGML_SCHED_MAX_COPIES)."""
 ROW = 512
 """Elements to which CUDA pads the last row of a quantized tensor."""
-
-
-class Computed(NamedTuple):
-    """Layers whose pass stands for that of all."""
-
-    layers: tuple[int, ...]
-    repeats: Mapping[int, int]  # times that layers occur, from one to the next that is named
-    placement: Placement  # on the devices that have some of them
-    devices: tuple[int, ...]  # the one of these that stands for each device, the host last
-    kinds: Hashable  # all that their steps depend on, but for the sizes of the context
 
 
 @dataclass(frozen=True)
@@ -91,33 +80,19 @@ class PlacedModel:
             return file
         return model_file(model, Precision(), predicts=len(file.layers) > model.num_layers)
 
-    def computed(self, context: ContextSizes) -> Computed:
-        """Layers without those that repeat others; of devices between others that compute the same, the first one,
-        unless a layer's states are read, as the graph does, before the layers before it are through, or the host
-        attends for a device that has no kernel."""
-        mixers = [mixer for block in self.blocks for mixer in block.attentions]
-        lacking = self.cuda and context.flash and not all(has_flash_kernel(mixer, context) for mixer in mixers)
-        alone = self.file.architecture.recurrent or lacking
-        return self.graph_file.once(("computed", self.placement, self.predicting, alone), lambda: self.compute(alone))
+    @cached_property
+    def computed(self) -> tuple[Mapping[int, int | None], Hashable]:
+        """Layers, by number, whose pass stands for that of all, with the times that those from one to the next that has
+        some occur; and all that their steps depend on but for the sizes of the context."""
 
-    def compute(self, alone: bool) -> Computed:
-        file, where = self.graph_file, self.placement
-        numbers = {layer: number for number, block in enumerate(self.blocks) for layer in block.runs_in}
-        on_host, featured = where.on_host(file), deep(file.architecture)
-        kinds = {x: (where.layers[x], numbers[x], x < featured, on_host[x]) for x in sorted(numbers)}
-        distinct, repeats = without_repeats(kinds, lazy=not all(block.mixers for block in self.blocks))
-        layers, stands, firsts = [x for x in distinct if where.layers[x] == HOST], {HOST: HOST}, dict[Hashable, int]()
-        last = where.output, where.layers[max(kinds)]
-        for device in range(where.devices):
-            own = [x for x in distinct if where.layers[x] == device]
-            ends = device in last or not own or own[0] == 0 or where.layers[own[0] - 1] == HOST
-            what = device if ends or alone else tuple((*kinds[layer][1:], repeats.get(layer)) for layer in own)
-            layers = layers if what in firsts else layers + own
-            stands[device] = firsts.setdefault(what, len(firsts))
-        placement = where.on(stands, len(firsts))
-        steps = tuple((placement.layers[x], *kinds[x][1:], repeats.get(x)) for x in layers)
-        devices = tuple(map(stands.__getitem__, where.places))
-        return Computed(tuple(layers), repeats, placement, devices, (placement.output, len(firsts), steps))
+        def shortened() -> tuple[Mapping[int, int | None], Hashable]:
+            where, numbers = self.placement, {x: i for i, block in enumerate(self.blocks) for x in block.runs_in}
+            on_host, featured = where.on_host(self.graph_file), deep(self.file.architecture)
+            kinds = {x: (where.layers[x], numbers[x], x < featured, on_host[x]) for x in sorted(numbers)}
+            layers = without_repeats(kinds, lazy=not all(block.mixers for block in self.blocks))
+            return layers, (where.output, where.devices, tuple([(kinds[x], times) for x, times in layers.items()]))
+
+        return self.graph_file.once(("computed", self.placement, self.predicting), shortened)
 
     def stored(self, device: int, kind: str, width: int, nbytes: int) -> int:
         """Bytes that a tensor of weights or cache takes on a device."""
@@ -138,20 +113,18 @@ class PlacedModel:
         what has its weights on the host, or because the states of the next layer, which the graph reads before it
         attends, lie elsewhere."""
         places, on_cuda = self.placement.layers, self.cuda and self.placement.devices > 0
-        scanning = [x for x in self.blocks if any(isinstance(m, Mamba | Mamba2 | ShortConv) for m in x.mixers)]
-        scans = sorted(layer for block in scanning for layer in block.runs_in)
-        taken_over = on_cuda and context.sequences >= TAKEN_OVER
-        for block in self.blocks:
-            lacking = on_cuda and not all(has_flash_kernel(mixer, context) for mixer in block.attentions)
-            if not block.attentions or (not scans and not lacking and HOST not in places):
-                continue
-            for layer in block.runs_in:
-                on_host = places[layer] == HOST
-                if taken_over if on_host else lacking:
-                    return True
-                scan = next((scan for scan in scans if scan >= layer), None) if scans else None
-                if scan is not None and on_host != (places[scan] == HOST or not context.offload_cache):
-                    return True
+        without_kernel = [x for x in self.blocks if not all(has_flash_kernel(mixer, context) for mixer in x.attentions)]
+        if HOST not in places and not self.file.architecture.recurrent and not (on_cuda and without_kernel):
+            return False
+        states_on_host = None  # those of the next layer that has some
+        blocks = {layer: block for block in self.blocks for layer in block.runs_in}
+        for layer in sorted(blocks, reverse=True):
+            block, on_host = blocks[layer], places[layer] == HOST
+            if any(isinstance(mixer, Mamba | Mamba2 | ShortConv) for mixer in block.mixers):
+                states_on_host = on_host or not context.offload_cache
+            elsewhere = context.sequences >= TAKEN_OVER if on_host else block in without_kernel
+            if block.attentions and ((on_cuda and elsewhere) or states_on_host not in (None, on_host)):
+                return True
         return False
 
 
@@ -178,24 +151,21 @@ class PlacedContext:
     @cached_property
     def passes(self) -> tuple[Buffer, ...]:
         """The buffer of the largest pass on each device, the host's last."""
-        placed, sizes, shape = self.model, self.sizes, self.sizes.structure
-        computed, file, where = placed.computed(sizes), placed.graph_file, placed.placement
+        placed, sizes, file, where = self.model, self.sizes, self.model.graph_file, self.model.placement
         copies = COPIES if where.devices > 1 and where.all_on_devices and sizes.offload_cache else 1
-        alike = computed.kinds, placed.predicting, placed.cuda, copies
+        layers, kinds = placed.computed
+        steps = kinds, placed.predicting, placed.cuda, copies
 
-        def schedule() -> Schedule:
-            batch = MicroBatch(file, computed.placement, shape, cuda=placed.cuda)
-            if placed.predicting:
-                prediction(batch, computed.layers)
-            else:
-                forward(batch, computed.layers, computed.repeats)
+        def schedule(shape: ContextSizes) -> Schedule:
+            batch = MicroBatch(file, where, shape, cuda=placed.cuda)
+            (prediction if placed.predicting else forward)(batch, layers)
             return batch.schedule(copies)
 
         def buffers() -> tuple[Buffer, ...]:
-            return file.once(("schedule", alike, shape), schedule).buffers(sizes)
+            shape = sizes.structure
+            return file.once(("schedule", steps, shape), lambda: schedule(shape)).buffers(sizes)
 
-        planned = file.once(("passes", alike, sizes), buffers)
-        return tuple(planned[device] for device in computed.devices)
+        return file.once(("passes", steps, sizes), buffers)
 
     @property
     def buffers(self) -> list[DeviceBuffers]:
@@ -260,7 +230,7 @@ class SlotCache(Cache):
         return [size + sum(buffer.size for buffer in buffers) for size, buffers in zip(sizes, planned, strict=True)]
 
 
-def without_repeats(kinds: Mapping[int, Hashable], *, lazy: bool) -> tuple[list[int], dict[int, int]]:
+def without_repeats(kinds: Mapping[int, Hashable], *, lazy: bool) -> dict[int, int | None]:
     """Layers by number, without most of a period that occurs again and again, and the times that those from one to the
     next that is named occur. Of a period the first is kept, in which devices are given what they read in all; one that
     occurs as often as there are more; and the last, with the layer before it, behind which its inputs are read and its
@@ -280,7 +250,7 @@ def without_repeats(kinds: Mapping[int, Hashable], *, lazy: bool) -> tuple[list[
         at = stop + most * period
         if most:
             times |= {layers[repeated]: 1 + most, layers[at]: 1}
-    return distinct, times
+    return {layer: times.get(layer) for layer in distinct}
 
 
 def set_up(

@@ -177,7 +177,7 @@ def test_layers_that_stand_for_all_take_as_much_as_all_of_them(name, gpus, optio
     (context,) = one.cache.contexts(1, 32_768)
     placed, count = context.model, ARCHITECTURES[name].num_layers
     batch = MicroBatch(placed.file, placed.placement, context.sizes, cuda=True)
-    forward(batch, range(count))
+    forward(batch, dict.fromkeys(range(count)))
     every = batch.schedule(COPIES if gpus > 1 and placed.placement.all_on_devices else 1).buffers(context.sizes)
     assert list(context.passes) == list(every)
     least, most = (one.cache.totals(1, 32_768, passes=passes) for passes in (False, True))
