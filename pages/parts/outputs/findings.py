@@ -33,6 +33,7 @@ from pages.parts.words import say
 from presets import gpus
 
 STRESSED = re.compile(r"\*\*(.+?)\*\*")
+BEFORE_UNIT = re.compile(r"(?<=\d) (?=[KMGT]?i?B\b)")
 
 
 def name(answer: Answer) -> str:
@@ -71,7 +72,8 @@ def plain(sentence: str) -> str:
 
 
 def draw_title(sentence: str, color: Color | None) -> None:
-    """The heading of a page, its verb in the colour of the verdict."""
+    """The heading of a page, its verb in the colour of the verdict; no line begins with a unit."""
+    sentence = BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", sentence)
     st.title(STRESSED.sub(r"\1" if color is None else rf":{color}[\1]", sentence), anchor=False)
 
 
