@@ -218,6 +218,8 @@ def cheapest(answer: Planned) -> Finding:
         what = say("{name} for {n:,g} requests/s", name=what, n=needs.requests_per_s)
     else:
         what = say("{name} for one user", plural="{name} for {n:,} users", name=what, n=needs.users or 1)
+    if not plans.plans and plans.beyond:
+        return concluded("{what}: **no plan** within the budget", "red", what=what)
     if not plans.plans:
         return concluded("{what}: **no plan** on these GPUs", "red", what=what)
     plan = plans.best.plan
