@@ -110,11 +110,15 @@ def legend(meanings: Iterable[tuple[str, tuple[str, int | float]]]) -> PaperTabl
     )
 
 
-def legend_of(steps: Iterable[Step], meanings: Legend) -> Iterator[PaperTable]:
+def occurring(steps: Iterable[Step], meanings: Legend) -> Legend:
+    """Meanings of the symbols in the formulas of some steps."""
     used = {name for step in steps if step.formula for name in names(step.formula)}
-    rows = [(name, row) for name, row in meanings.items() if name in used]
-    if rows:
-        yield legend(rows)
+    return {name: row for name, row in meanings.items() if name in used}
+
+
+def legend_of(steps: Iterable[Step], meanings: Legend) -> Iterator[PaperTable]:
+    if rows := occurring(steps, meanings):
+        yield legend(rows.items())
 
 
 def added(what: str | Message, results: Iterable[int], unit: str = "parameters") -> Equation:

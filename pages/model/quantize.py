@@ -38,7 +38,7 @@ def conversion(answer: Quantized) -> None:
 def parts(held_parts: tuple[HeldPart, ...], total: int) -> None:
     """Tensors as formulas, and their sum."""
     table((part.step for part in held_parts), say("Bytes"))
-    paragraph("Sum: **{total:,}**", total=total)
+    paragraph("Sum: **{total:,} bytes**.", total=total)
 
 
 answer = frame.page(QUANTIZE, quantized, conversion)

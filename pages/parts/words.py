@@ -197,7 +197,7 @@ def dollars(usd: float, *, exact: bool = True) -> str:
 
 def percent(share: float) -> str:
     """A share that is not nothing never reads as nothing."""
-    return "< 0.01%" if 0 < share < 0.0001 else f"{share:.2%}"
+    return "<\N{NO-BREAK SPACE}0.01%" if 0 < share < 0.0001 else f"{share:.2%}"
 
 
 def within(share: float) -> str:

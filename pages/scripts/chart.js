@@ -42,11 +42,11 @@ function place(parent, height, label) {
   return chart;
 }
 
-// Under the chart its figures: as files, and by a line that puts them in its place, as a table, unless the page has one.
+// Under the chart its figures and itself as files, and a line that puts a table in its place, unless the page has one.
 function tabulated(chart, summary) {
   let below = chart.nextElementSibling;
   if (!below) {
-    below = files(() => figures(chart.shown));
+    below = files(() => figures(chart.shown), { png: () => save(chart, "png", 3), svg: () => save(chart, "svg", 1) });
     chart.after(below);
   }
   below.call(chart.shown.label);
@@ -175,25 +175,18 @@ function lines(colors, width, { size, family }) {
   return lines;
 }
 
-// Two buttons, which show while the mouse is over the chart: it is saved as a picture. They are made once: with others
-// Plotly draws the whole chart anew.
-function config(Plotly, chart) {
-  if (chart.config) return chart.config;
-  const save = (format, icon, scale) => ({
-    name: format,
-    title: format.toUpperCase(),
-    icon,
-    click: () => Plotly.downloadImage(picture(chart), { format, scale, filename: chart.shown.label }),
-  });
-  const buttons = [[save("png", Plotly.Icons.camera, 3), save("svg", Plotly.Icons.disk, 1)]];
-  chart.config = { responsive: true, displayModeBar: "hover", displaylogo: false, modeBarButtons: buttons };
-  return chart.config;
+async function save(chart, format, scale) {
+  const Plotly = await library();
+  if (chart.drawn !== chart.shown) draw(Plotly, chart);
+  Plotly.downloadImage(picture(chart), { format, scale, filename: chart.shown.label });
 }
+
+const CONFIG = { responsive: true, displayModeBar: false };
 
 function draw(Plotly, chart) {
   const { figure, tree } = (chart.drawn = chart.shown);
   if (!tree) {
-    Plotly.react(chart, figure.data, figure.layout, config(Plotly, chart));
+    Plotly.react(chart, figure.data, figure.layout, CONFIG);
     if (figure.layout.clickmode && !chart.listens) {
       chart.listens = true;
       chart.on("plotly_click", ({ points }) => chart.choose(points[0].customdata));
@@ -204,7 +197,7 @@ function draw(Plotly, chart) {
   const { names, data, middle } = level(tree, chart.path);
   chart.path = names;
   const layout = { ...figure.layout, annotations: [middle] };
-  Plotly.react(chart, data, layout, config(Plotly, chart));
+  Plotly.react(chart, data, layout, CONFIG);
   if (chart.listens) return;
   chart.listens = true;
   const go = (path) => {

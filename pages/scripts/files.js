@@ -1,4 +1,4 @@
-// Figures as files: a head, and rows of cells.
+// Figures as files: a head, and rows of cells; a chart has pictures too.
 
 import { element } from "./dom.js";
 
@@ -8,18 +8,19 @@ const WRITTEN = {
   json: ({ head, rows }) => JSON.stringify(rows.map((row) => Object.fromEntries(row.map((cell, at) => [head[at], cell]))), null, 1),
 };
 
-// A line of buttons that save what `figures` gives when they are clicked; `line.call` says of what.
-export function files(figures) {
+// A line of buttons that save what `figures` gives when they are clicked, and of others by the ending of their files;
+// `line.call` says of what.
+export function files(figures, others = {}) {
   const line = element("div", { className: "weighbridge-data" });
-  for (const ending of Object.keys(WRITTEN).reverse()) {
-    const button = element("button", { type: "button", textContent: `.${ending}` });
-    button.onclick = () => {
-      const href = URL.createObjectURL(new Blob([WRITTEN[ending](figures())]));
-      const link = element("a", { href, download: `${line.name}.${ending}` });
-      link.click();
-      URL.revokeObjectURL(link.href);
-    };
-    line.append(button);
+  const write = (ending) => () => {
+    const href = URL.createObjectURL(new Blob([WRITTEN[ending](figures())]));
+    const link = element("a", { href, download: `${line.name}.${ending}` });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  };
+  const actions = { ...Object.fromEntries(Object.keys(WRITTEN).map((ending) => [ending, write(ending)])), ...others };
+  for (const [ending, onclick] of Object.entries(actions).reverse()) {
+    line.append(element("button", { type: "button", textContent: `.${ending}`, onclick }));
   }
   line.call = (name) => {
     line.name = name;

@@ -243,7 +243,9 @@ function paste(bar) {
     area.value = "";
   };
   area.onpaste = () => setTimeout(send);
-  area.onkeydown = (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && send();
+  area.onkeydown = (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) send();
+  };
   read.onclick = send;
   panel.onbeforetoggle = ({ newState }) => newState === "open" && place(panel, button);
   button.popoverTargetElement = panel;

@@ -84,8 +84,8 @@ def rows(app, key):
 
 
 def finding(app):
-    """The title of a page, without the colour of its verb or its stress."""
-    return re.sub(r":[a-z]+\[(.*?)\]", r"\1", app.title[0].value).replace("**", "")
+    """The title of a page, without the colour of its verb or its stress, its spaces all alike."""
+    return re.sub(r":[a-z]+\[(.*?)\]", r"\1", app.title[0].value).replace("**", "").replace("\N{NO-BREAK SPACE}", " ")
 
 
 def facts(app):

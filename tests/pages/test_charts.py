@@ -205,3 +205,11 @@ def test_a_vision_encoder_is_a_part_of_every_figure_of_memory():
         (tower,) = [bar for bar in bars(drawn(figure)) if bar.name == "Vision encoder"]
         sizes = tower.x if tower.orientation == "h" else tower.y
         assert set(sizes) == {2 * 419_816_304 / 2**30}
+
+
+def test_short_names_of_gpus_are_short_and_differ():
+    names = [gpu.name for gpu in gpus().values()]
+    short = list(map(charts.shortened, names))
+    assert len(set(short)) == len(set(names))
+    assert max(map(len, short)) <= 25
+    assert charts.shortened("RTX PRO 6000 Blackwell Max-Q") == "RTX PRO 6000 …Max-Q"

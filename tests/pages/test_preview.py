@@ -52,6 +52,7 @@ def client():
             "/plan?plan_gpus=l4&max_gpus=1&model=deepseek-ai/DeepSeek-V3",
             "DeepSeek-V3 for one user: no plan on these GPUs · Weighbridge",
         ),
+        ("/plan?plan_gpus=l4&budget=0.01", "Qwen3-8B for one user: no plan within the budget · Weighbridge"),
         ("/machine?model=deepseek-ai/DeepSeek-V3", "DeepSeek-V3 does not run on this machine · Weighbridge"),
         ("/compare?with=Qwen/Qwen3-8B", "A · Qwen3-8B and B · Qwen3-8B need the same memory · Weighbridge"),
         ("/compare?with=own/model", "Weighbridge"),

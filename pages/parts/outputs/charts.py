@@ -4,6 +4,7 @@ A figure is one dict as Plotly takes it, with its own fonts, and the colours tha
 the key above it, because Plotly's own breaks into as many lines as it has entries on a telephone.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import log10
 from textwrap import wrap
@@ -323,7 +324,6 @@ def figure(data: list[dict[str, Any]], colors: Sequence[tuple[str, str]] = (), *
         "font": font,
         "hoverlabel": {"bgcolor": look.ground, "font": font},
         "uirevision": "keep",
-        "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": look.text, "activecolor": look.text},
     }
     return {"data": data, "layout": common | layout, "colors": colors}
 
@@ -371,6 +371,7 @@ CELL = 24
 """Pixels of a row."""
 BEGINNING, END = 15, 9
 """Characters of a long name of a row; the rest is in the hover text."""
+BRACKETS = re.compile(r"(?<=\w) \(.+?\)")
 Scale = tuple[tuple[float, str], ...]
 INK = {LIGHT: "#14202B", DARK: "#F2F4F7"}  # on any of these shades
 SCALE: dict[Theme, Scale] = {LIGHT: ((0.0, "#E8F1FA"), (1.0, "#74AEDB")), DARK: ((0.0, "#16242F"), (1.0, "#1F6597"))}
@@ -393,8 +394,17 @@ def short_tokens(n: float) -> str:
 
 
 def shortened(name: str) -> str:
-    """A name without its middle: its end tells it from others."""
-    return name if len(name) <= BEGINNING + END + 1 else f"{name[:BEGINNING].rstrip()}…{name[-END:].lstrip()}"
+    """A long name without what stands in brackets, without words of its middle, or else without letters of it: its end
+    tells it from others."""
+    most = BEGINNING + END + 1
+    if len(name) <= most:
+        return name
+    name = BRACKETS.sub("", name)
+    parts = name.split()
+    while len(parts) > 2 and len(name) > most:
+        del parts[-2]
+        name = f"{' '.join(parts[:-1])} …{parts[-1]}"
+    return name if len(name) <= most else f"{name[:BEGINNING].rstrip()}…{name[-END:].lstrip()}"
 
 
 def heat_map(

@@ -11,6 +11,7 @@ from calc.errors import ConfigError, Message
 from calc.hardware import OverheadItem
 from calc.model.derivation import Derivation, Legend, Step, derive
 from calc.model.formula import Formula
+from calc.model.paper import occurring
 from calc.model.rough import gated_rule
 from calc.serving.derivation import Derivations, cache_steps, total_cache_steps
 from calc.training import PEAKS, Phase, RolloutReport, TrainingComponent, TrainingVerdict, in_flight, phase_steps
@@ -99,11 +100,12 @@ class ServingDerivations:
             )
         paragraph("Once the engine has loaded them:")
         table(self.lines.loaded(), say("Bytes"))
-        paragraph("Sum: **{total:,}**", total=report.loaded.total)
+        paragraph("Sum: **{total:,} bytes**.", total=report.loaded.total)
 
     def cache_per_token(self) -> None:
         cache = self.report.kv_cache
-        table(cache_steps(self.answer.architecture, self.report.scenario.precision.kv), say("Bytes per token"))
+        steps = list(cache_steps(self.answer.architecture, self.report.scenario.precision.kv))
+        table(steps, say("Bytes per token"))
         sentences = [
             say("Layers that keep the whole context: **{bytes:,} bytes** per token.", bytes=cache.bytes_per_token)
         ]
@@ -115,7 +117,7 @@ class ServingDerivations:
         if cache.state_bytes:
             sentences.append(say("States that do not grow: {bytes:,} bytes a sequence.", bytes=cache.state_bytes))
         st.markdown(words.together(sentences))
-        legend(ModelDerivations(self.answer).derivation.legend)
+        legend(occurring(steps, ModelDerivations(self.answer).derivation.legend))
 
     def cache(self) -> None:
         steps, meanings = total_cache_steps(self.report)

@@ -33,6 +33,7 @@ from pages.parts.words import say
 from presets import gpus
 
 STRESSED = re.compile(r"\*\*(.+?)\*\*")
+BEFORE_UNIT = re.compile(r"(?<=\d) (?=[KMGT]?i?B\b)")
 
 
 def name(answer: Answer) -> str:
@@ -71,7 +72,8 @@ def plain(sentence: str) -> str:
 
 
 def draw_title(sentence: str, color: Color | None) -> None:
-    """The heading of a page, its verb in the colour of the verdict."""
+    """The heading of a page, its verb in the colour of the verdict; no line begins with a unit."""
+    sentence = BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", sentence)
     st.title(STRESSED.sub(r"\1" if color is None else rf":{color}[\1]", sentence), anchor=False)
 
 
@@ -209,6 +211,8 @@ def cheapest(answer: Planned) -> Finding:
         what = say("{name} for {n:,g} requests/s", name=what, n=needs.requests_per_s)
     else:
         what = say("{name} for one user", plural="{name} for {n:,} users", name=what, n=needs.users or 1)
+    if not plans.plans and plans.beyond:
+        return concluded("{what}: **no plan** within the budget", "red", what=what)
     if not plans.plans:
         return concluded("{what}: **no plan** on these GPUs", "red", what=what)
     plan = plans.best.plan

@@ -157,7 +157,10 @@ def draw(
         return
     st.header(title, anchor=False)
     if choice.figure == "context":
-        caption("Grey: the model's whole context. Orange: less, for lack of memory. Rows that are all grey come last.")
+        caption(
+            "Grey: the model's whole context. Orange: less, for lack of memory. Empty: it does not fit, or not run, in "
+            "this format. Rows that are grey in every format come last."
+        )
     plot.draw(f"map_{key}", title, charts.heat_map(labels, formats, figures[shown], write, scale), tabled=True)
     with drawer(say("As a table"), f"map_table_{key}", icon=":material/table:") as is_open:
         if is_open:

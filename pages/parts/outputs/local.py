@@ -135,7 +135,7 @@ def speed_columns(run_of: Callable[[Any], LocalRun | MLXRun]) -> tuple[Column, C
     help_text = Message("Expected, of all sequences, half way through.")
     return (
         Column("Tokens/s", lambda line: expected(run_of(line).tokens_per_s), "one", help_text),
-        Column("Prompt tokens/s", lambda line: expected(run_of(line).prompt_tokens_per_s), "whole"),
+        Column("Prompt tokens/s", lambda line: expected(run_of(line).prompt_tokens_per_s), "rate"),
         Column("from–to", lambda line: (rate := run_of(line).tokens_per_s) and words.span(rate)),
     )
 

@@ -242,7 +242,7 @@ JOURNEYS = {
     ),
     "a learner in Chinese": Journey(
         "?model=Qwen/Qwen3-8B",
-        [click("button", "中文"), click("button", re.compile("^每 token KV 缓存"))],
+        [click("button", "中文"), click("button", re.compile("^每 token 的 KV 缓存"))],
         "^公式",
         before=2,
     ),

@@ -159,10 +159,9 @@ def test_charts_are_taken_along(page, address):
     for aside in (0, 1):
         page.mouse.move(name["x"] + name["width"] / 2 + aside, name["y"] + name["height"] / 2)
     expect(page.locator(".hovertext")).to_have_text("Embedding311,164,928 parameters10.083% of all")
-    page.locator(".weighbridge-chart").first.hover()
-    for ending, begins in (("PNG", b"\x89PNG"), ("SVG", b"<svg")):
+    for ending, begins in (("png", b"\x89PNG"), ("svg", b"<svg")):
         with page.expect_download() as download:
-            page.locator(f'.weighbridge-chart .modebar-btn[data-title="{ending}"]').first.click()
+            page.get_by_role("button", name=f"Parameter breakdown .{ending}", exact=True).click()
         assert Path(download.value.path()).read_bytes().startswith(begins)
 
 
@@ -170,10 +169,8 @@ def test_a_picture_has_its_key_and_cuts_no_name(page, address):
     """Also one that is saved on a telephone: ground, key and names are in the file."""
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(f"{address}/compare?model=Qwen/Qwen2.5-3B&with=Qwen/Qwen3-Next-80B-A3B-Instruct")
-    chart = page.locator(".weighbridge-chart").first
-    chart.hover()
     with page.expect_download() as download:
-        chart.locator('.modebar-btn[data-title="SVG"]').click()
+        page.get_by_role("button", name=re.compile(r"^Memory per GPU.* \.svg$")).click()
     page.set_content(Path(download.value.path()).read_text("utf-8"))
     expect(page.locator("svg text").filter(has_text="Weights")).to_contain_text(["Overhead"])
     expect(page.locator("svg > rect").first).to_have_css("fill", "rgb(255, 255, 255)")

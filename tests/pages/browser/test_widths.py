@@ -64,6 +64,18 @@ def test_on_a_phone_records_are_cards_too(page, address, view, section, table, r
     assert row in download.value.path().read_text("utf-8")
 
 
+@pytest.mark.parametrize(
+    ("view", "role", "names"),
+    [("gpus", "radio", ["Roofline", "MLX"]), ("derive", "cell", ["The rule leaves it out."])],
+)
+def test_on_a_phone_nothing_is_beyond_the_edge(page, address, view, role, names):
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{address}/{view}")
+    for name in names:
+        box = page.get_by_role(role, name=name, exact=True).first.bounding_box()
+        assert box["x"] + box["width"] <= 390
+
+
 def test_on_a_phone_a_row_is_a_card_that_opens_and_has_an_address(page, address):
     page.set_viewport_size({"width": 390, "height": 844})
     page.goto(f"{address}/?model=Qwen/Qwen3-8B")
