@@ -134,7 +134,7 @@ def test_a_map_of_lengths_colours_what_memory_takes_away(monkeypatch):
         assert cells["z"][0] == [cells["zmax"], cells["zmin"], None]
         monkeypatch.undo()
     app = page("gpus", model="Qwen/Qwen3-8B")
-    assert any(text.endswith("Rows that are all grey come last.") for text in texts(app.caption))
+    assert any(text.endswith("Rows that are grey in every format come last.") for text in texts(app.caption))
     (cells,) = drawn(app)["map_formats"]["data"]
     grey = [all(cell == cells["zmax"] for cell in row) for row in cells["z"]]
     assert grey == sorted(grey)
