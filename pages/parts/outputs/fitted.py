@@ -158,8 +158,8 @@ def draw(
     st.header(title, anchor=False)
     if choice.figure == "context":
         caption(
-            "Grey: the model's whole context. Orange: less, for lack of memory. Empty: it does not fit, or not run, in "
-            "this format. Rows that are grey in every format come last."
+            "Grey: the model's whole context. Orange: less, for lack of memory. Empty: it does not fit or does not run "
+            "in this format. Rows that are grey in every format come last."
         )
     plot.draw(f"map_{key}", title, charts.heat_map(labels, formats, figures[shown], write, scale), tabled=True)
     with drawer(say("As a table"), f"map_table_{key}", icon=":material/table:") as is_open:

@@ -1,11 +1,12 @@
-"""No rule of the stylesheet makes the browser go through the page for a change of a class that no rule names, or for an
-element that comes or goes, as each move of a slider brings dozens of them."""
+"""No rule of the stylesheet makes the browser go through the page for a class or a style that changes, or for an element
+that comes or goes, as each move of a slider brings dozens of them."""
 
 import pytest
 
 TOUCH = """() => {
   for (const box of document.querySelectorAll("[data-testid=stElementContainer]")) {
     box.classList.toggle("of-no-rule");
+    box.style.scrollMargin = "1px";
     box.append(document.createElement("i"));
   }
 }"""
