@@ -139,7 +139,7 @@ class Precision(Frozen):
         yield Message(sentence, format=self.weights)
         if self.weights == "nvfp4":
             yield Message(
-                "Published checkpoints in {format} may keep more in 16 bits, or less (NVIDIA's of Gemma 4 31B keeps all "
-                "attention): weighed by their own id or config.json, they are as they are stored.",
+                "Published checkpoints in {format} may keep more in 16 bits, or less (NVIDIA's of Gemma 4 31B keeps "
+                "all attention): weighed by their own id or config.json, they are as they are stored.",
                 format=self.weights,
             )
