@@ -11,8 +11,8 @@ TOUCH = """() => {
   }
 }"""
 MOST = 5
-"""Elements that are styled anew for each that was touched: itself, what was put into it, what stands around it, and on a
-telephone the cells of tables; the page has some thirty for each."""
+"""Elements that are styled anew for each that was touched: itself, what was put into it, what stands around it, and on
+a telephone the cells of tables; the page has some thirty for each."""
 
 
 def restyled(page, script: str) -> int:
