@@ -34,7 +34,7 @@ async def warm(_: st.App) -> AsyncIterator[dict[str, Any]]:
     weighed(Scenario())
     trained(Scenario())
     for files in (scripts.SCRIPTS, lists.LISTS):
-        files.version  # noqa: B018  # made here, and remembered
+        files.version  # noqa: B018  # a cached property: files are packed now, not while the first reader waits
     direct.quicken()
     gc.collect()
     gc.freeze()

@@ -13,7 +13,7 @@ def remembered(
     method: Callable[Concatenate[Owner, CallArguments], Returned],
 ) -> Callable[Concatenate[Owner, CallArguments], Returned]:
     """The method, whose answers its object remembers by the arguments; two threads may both compute one."""
-    name = f"answers of {method.__name__}"
+    name = f"answers of {method.__qualname__}"  # a class below may have one of the same name
 
     @wraps(method)
     def ask(self: Owner, /, *args: CallArguments.args, **kwargs: CallArguments.kwargs) -> Returned:

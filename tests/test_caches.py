@@ -151,7 +151,7 @@ def test_refusals_of_the_hub_take_few_bytes():
 
 
 def test_counts_of_addresses_take_few_bytes():
-    mix_inputs = PerMinute(10)
-    size = grown(lambda n: mix_inputs.allows(f"2600:{n:04x}::1"), 2000)
-    assert len(mix_inputs.counts) == 2001
+    limit = PerMinute(10)
+    size = grown(lambda n: limit.allows(f"2600:{n:04x}::1"), 2000)
+    assert len(limit.counts) == 2001
     assert size / 2000 * MOST_ADDRESSES < MEGABYTES * 10**6

@@ -334,7 +334,7 @@ class VLLM(DraftingEngine):
         yield from missing_kernels(division, gpu)
 
     def peaks(self, laid_out: LaidOut, stage: int, limits: Limits, write: Numbers = NUMBERS) -> list[Peak]:
-        """Peaks of the profile run; experts get the tokens of all copies of the attention, with or without expert
+        """Peaks of the profile run; experts take the tokens of all data-parallel ranks, with or without expert
         parallelism (`all2all_utils.py: maybe_make_prepare_finalize`, by default `allgather_reducescatter`)."""
         part, copies = laid_out.stages[stage], laid_out.layout.dp
         if not holds("experts take a whole step", self.options):
