@@ -19,8 +19,8 @@ from benchmarks.accuracy.steps import DATA, row_of, table_head
 from calc import RECIPES, Architecture, Objective, TrainingLayout, TrainingWorkload
 from calc.hardware.gpus import gpus
 from calc.time.estimate import End, Estimate
-from calc.time.objective import ObjectiveSpeed
-from calc.training import Colocation, RolloutPhaseName, Training, TrainingScenario
+from calc.time.objective import ObjectiveSpeed, TimedPhase, remainder
+from calc.training import Colocation, Training, TrainingScenario
 from presets import models
 
 FILE = DATA / "rl_times.json"
@@ -35,7 +35,8 @@ class StepTime(NamedTuple):
 
     row: dict[str, Any]
     step_s: Estimate
-    phases: dict[RolloutPhaseName, float]  # expected
+    phases: dict[TimedPhase, float]  # expected
+    within_phases_s: float  # expected
 
     @property
     def error(self) -> float:
@@ -85,18 +86,25 @@ def step_times() -> Iterator[StepTime]:
     """All of them, with the four updates of a stated step."""
     for row in json.loads(FILE.read_text(encoding="utf-8")):
         speed = speed_of(row)
-        yield StepTime(row, Estimate.over(partial(seconds_of, speed)), phases_of(speed, "expected"))
+        times = Estimate.over(partial(seconds_of, speed))
+        yield StepTime(row, times, phases_of(speed, "expected"), within_phases(speed, "expected"))
 
 
-def phases_of(speed: ObjectiveSpeed, end: End) -> dict[RolloutPhaseName, float]:
+def phases_of(speed: ObjectiveSpeed, end: End) -> dict[TimedPhase, float]:
     """Seconds of each phase of a stated step."""
     return {name: UPDATES * seconds for name, seconds in speed.seconds(end).items()}
 
 
 def seconds_of(speed: ObjectiveSpeed, end: End) -> float:
-    """Seconds of a stated step: its phases one after the other, or training next to the generation for the step that
+    """Seconds of a stated step: of its phases and what is in none of them."""
+    return (1 + remainder(end)) * within_phases(speed, end)
+
+
+def within_phases(speed: ObjectiveSpeed, end: End) -> float:
+    """Seconds of the phases of a stated step: one after the other, or training next to the generation for the step that
     follows."""
     phases = phases_of(speed, end)
+    del phases["remainder"]
     assert speed.engine is not None
     if speed.engine.colocated:
         return sum(phases.values())

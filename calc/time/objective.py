@@ -1,28 +1,34 @@
 """Times of a step of one of TRL's losses: generation by the speed of serving, weights on their way to the engine,
 passes without gradients, and the update; and of another division of the same GPUs."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from calc.errors import ConfigError, Frozen, Message
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import HIGH
 from calc.model.architecture import Architecture
 from calc.time.cluster import USUAL, Cluster
+from calc.time.efficiency import Conditions, row
 from calc.time.estimate import ENDS, End, Estimate
 from calc.time.serving import Speed, speed_on
 from calc.time.training import StepOperation, TrainingSpeed, step_operations, training_speed
-from calc.training import Colocated, Colocation, CountedBy, RolloutPhaseName, Training
+from calc.training import PHASE_NAMES, Colocated, Colocation, CountedBy, RolloutPhaseName, Training
 
 HOUR = 3600
+TimedPhase = RolloutPhaseName | Literal["remainder"]
+"""Phases of a step by time; the remainder is what a step with generation takes beyond all of them."""
+TIMED_PHASES: Mapping[str, Message] = PHASE_NAMES | {
+    "remainder": Message("what is in no phase: rewards, packing and sending batches, waiting"),
+}
 
 
 class PhaseTime(Frozen):
     """A part of a step; a generation that serves several steps is divided over them."""
 
-    name: RolloutPhaseName
+    name: TimedPhase
     seconds: Estimate
 
 
@@ -41,7 +47,7 @@ class ObjectiveTime(Frozen):
     gpu: str
     step_s: Estimate
     phases: tuple[PhaseTime, ...]  # in their order
-    longest: RolloutPhaseName
+    longest: RolloutPhaseName  # of the phases with a name of their own
     tokens_per_s_per_gpu: Estimate  # prompts and completions of a step; the engine's GPUs too
     generated_tokens_per_s: Estimate | None  # of one engine while it generates; None: none is counted
     steps_per_hour: Estimate
@@ -71,6 +77,12 @@ def mean_lengths(training: Training) -> Training:
         return training
     mean = objective.model_copy(update={"completion": objective.mean_completion, "mean_completion": None})
     return training.changed(workload=training.work.model_copy(update={"sequence": mean.sequence}), objective=mean)
+
+
+def remainder(end: End) -> float:
+    """Share of its phases' seconds that a step with generation takes beyond them: measured steps of NeMo RL next to
+    ours (`rl_remainder` of efficiencies.json; docs/training_losses.md)."""
+    return row("rl_remainder", Conditions("", None)).value.duration(end)
 
 
 class RolloutTime(NamedTuple):
@@ -194,19 +206,22 @@ class ObjectiveSpeed:
 
     # The step
 
-    def seconds(self, end: End) -> dict[RolloutPhaseName, float]:
+    def seconds(self, end: End) -> dict[TimedPhase, float]:
         """Seconds of each phase of a step, in their order; a trainer and its engine wait for each other."""
-        phases: dict[RolloutPhaseName, float] = {}
+        phases: dict[TimedPhase, float] = {}
         if self.engine is not None:
             phases["rollout"] = self.generations * self.generation(end).seconds
             phases["weight_sync"] = self.generations * self.handed_over_s(end)
         if (quiet := self.reference_s(end)) > 0:
             phases["reference"] = quiet
         models = 2 if self.method.values else 1  # a value model is as large
-        return phases | {"update": models * self.update.seconds(end)}
+        phases["update"] = models * self.update.seconds(end)
+        if self.engine is not None:
+            phases["remainder"] = remainder(end) * sum(phases.values())
+        return phases
 
     @cached_property
-    def by_end(self) -> dict[End, dict[RolloutPhaseName, float]]:
+    def by_end(self) -> dict[End, dict[TimedPhase, float]]:
         return {end: self.seconds(end) for end in ENDS}
 
     @property
@@ -225,7 +240,7 @@ class ObjectiveSpeed:
         step, usual = self.step_s, self.by_end["expected"]
         engine, generated = self.engine, None
 
-        def seconds_of(phase: RolloutPhaseName) -> Estimate:
+        def seconds_of(phase: TimedPhase) -> Estimate:
             return Estimate.over(lambda end: self.by_end[end][phase])
 
         if engine is not None:
@@ -235,7 +250,7 @@ class ObjectiveSpeed:
             gpu=self.gpu.id,
             step_s=step,
             phases=tuple(PhaseTime(name=name, seconds=seconds_of(name)) for name in usual),
-            longest=max(usual, key=usual.__getitem__),
+            longest=max((name for name in PHASE_NAMES if name in usual), key=usual.__getitem__),
             tokens_per_s_per_gpu=Estimate.over(lambda end: tokens / self.gpus / sum(self.by_end[end].values())),
             generated_tokens_per_s=generated,
             steps_per_hour=Estimate.over(lambda end: HOUR / sum(self.by_end[end].values())),
@@ -284,6 +299,13 @@ class ObjectiveSpeed:
         if self.engine is not None:
             yield Message(
                 "Trainer and engine wait for each other: nothing of a step runs while another part of it does."
+            )
+            yield Message(
+                "What is in no phase takes {low:.0%} to {high:.0%} of the phases' seconds: {usual:.0%} at the median "
+                "of nine steps of NeMo RL.",
+                low=remainder("fast"),
+                high=remainder("slow"),
+                usual=remainder("expected"),
             )
             mean = self.objective.mean_completion
             if mean is None:

@@ -17,7 +17,7 @@ from calc.time.cluster import USUAL, Cluster
 from calc.time.efficiency import SHARE_SYMBOLS, efficiency
 from calc.time.estimate import Estimate
 from calc.time.figures import Figure, Figures, Meaning, Symbol, TimeStep, symbols_of
-from calc.time.objective import ObjectiveSpeed
+from calc.time.objective import TIMED_PHASES, ObjectiveSpeed, remainder
 from calc.time.operations import (
     Demand,
     Forward,
@@ -32,7 +32,6 @@ from calc.time.operations import (
 from calc.time.roofline import MACHINE, Timed, kind_of, sharing
 from calc.time.serving import chunked, halfway, largest_share, speed_on
 from calc.time.training import TrainingSpeed
-from calc.training import PHASE_NAMES
 from calc.units import four_digits
 
 ROOFLINE = Message(
@@ -41,7 +40,8 @@ ROOFLINE = Message(
 )
 GENERATION = Message(
     "A step has g generations. In each, prompts pass in t_prompts; then n_full decode steps of t_full while "
-    "completions wait for a place, and C - 1 of t_last until the longest, of C tokens, is done."
+    "completions wait for a place, and C - 1 of t_last until the longest, of C tokens, is done. What is in no phase "
+    "takes r times t_phases, the seconds of all of them."
 )
 HEAD = (Message("Part"), Message("Result"), Message("Formula"), Message("With values"))
 PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
@@ -345,11 +345,12 @@ def step_section(*items: Item) -> Section:
 
 
 def phase_rows(speed: ObjectiveSpeed) -> Iterator[tuple[Cell, ...]]:
-    """Each phase with its seconds; of generation how they come about."""
+    """Each phase with its seconds; of generation and of the remainder how they come about."""
     usual = speed.by_end["expected"]
+    working = {"rollout": generation, "remainder": remaining}
     for name, seconds in usual.items():
-        formula, values = generation(speed) if name == "rollout" else (None, None)
-        yield PHASE_NAMES[name], Code(text=duration(seconds)), formula, values
+        formula, values = working[name](speed) if name in working else (None, None)
+        yield TIMED_PHASES[name], Code(text=duration(seconds)), formula, values
     together = sum_of(*(short(seconds) for seconds in usual.values()))
     yield Message("Together"), Code(text=duration(sum(usual.values()))), None, together
 
@@ -363,6 +364,13 @@ def generation(speed: ObjectiveSpeed) -> tuple[Formula, Formula]:
     full = [product(number(f"{parts.full_steps:.0f}"), short(parts.full_s))] if full else []
     values = sum_of(short(parts.prompts_s), *full, product(parts.last_steps, short(parts.last_s)))
     return product("g", formula), product(number(f"{speed.generations:g}"), values)
+
+
+def remaining(speed: ObjectiveSpeed) -> tuple[Formula, Formula]:
+    """Seconds beyond the phases: a share of theirs."""
+    others = [seconds for name, seconds in speed.by_end["expected"].items() if name != "remainder"]
+    values = product(number(f"{remainder('expected'):g}"), sum_of(*map(short, others)))
+    return product("r", sum_of("t_phases")), values
 
 
 def short(seconds: float) -> Formula:

@@ -2,7 +2,7 @@
 one. `say` is the one way to the screen. The English templates are the keys of the catalogues."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from gettext import GNUTranslations, NullTranslations
 from io import BytesIO
@@ -405,6 +405,7 @@ ROLLOUT_PHASES: dict[RolloutPhaseName, Message] = {
     "reference": Message("Passes without gradients"),
     "update": Message("Update"),
 }
+TIMED_PHASES: Mapping[str, Message] = ROLLOUT_PHASES | {"remainder": Message("Rewards, packing, waiting")}
 EVERY_PHASE: dict[str, Message] = {
     phase: label for labels in (PHASES, ROLLOUT_PHASES) for phase, label in labels.items()
 }

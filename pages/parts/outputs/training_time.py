@@ -124,7 +124,7 @@ def phases(speed: ObjectiveSpeed) -> None:
     for phase in time.phases:
         usual, span = phase.seconds.expected, words.durations(phase.seconds.scaled(1000))
         share = f"{usual / time.step_s.expected:.0%}"
-        rows.append((say(words.ROLLOUT_PHASES[phase.name]), words.duration(1000 * usual), share, span))
+        rows.append((say(words.TIMED_PHASES[phase.name]), words.duration(1000 * usual), share, span))
     small_table(head, rows, numbers=3)
     if time.divisions:
         paragraph("**The same GPUs, divided otherwise**")
