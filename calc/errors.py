@@ -45,7 +45,7 @@ class Message(BaseModel):
         return format(str(self), spec)
 
     def __hash__(self) -> int:
-        return hash((self.template, str(self)))
+        return hash(self.template)
 
     @model_serializer
     def _as_text(self) -> str:

@@ -12,7 +12,7 @@ from calc.formats.stored import Piece
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import OverheadItem, Range
 from calc.hardware.parallel import Layout
-from calc.hardware.shards import blocks_within, copies_within_piece, layer_kinds, places_within
+from calc.hardware.shards import OutsideRules, blocks_within, copies_within_piece, layer_kinds, places_within
 from calc.model.architecture import Architecture
 from calc.model.block import Block
 from calc.model.named import Peak, largest
@@ -191,7 +191,7 @@ class Weighing:
 
     def cumulated(self, each: Sequence[int], outside: Iterable[int]) -> LayerBytes:
         """Bytes on a rank from those of a layer of each kind and outside the layers, with the tables of each stage."""
-        layers = accumulate((each[kind] for kind in self.places.kinds), initial=0)
+        layers = accumulate(map(each.__getitem__, self.places.kinds), initial=0)
         return LayerBytes([*layers], OutsideLayers(*(nbytes + self.tables.total for nbytes in outside)))
 
     @cached_property
@@ -221,9 +221,12 @@ class Weighing:
 
     def copies(self, piece: Piece, stage: range) -> int:
         """Number of a tensor's copies on a stage."""
-        return piece.a_layer * copies_within_piece(
-            self.whole, piece.tensor, stage, self.engine.outside_rules(self.whole)
-        )
+        return piece.a_layer * copies_within_piece(self.whole, piece.tensor, stage, self.outside_rules)
+
+    @cached_property
+    def outside_rules(self) -> OutsideRules:
+        """Weights outside the layers that its stages hold."""
+        return self.engine.outside_rules(self.whole)
 
     def ending(self, *, first: bool, last: bool) -> range:
         """Layers of a stage that has none, or all of them, as the first stage or the last."""
