@@ -107,10 +107,11 @@ def hourly(focus: Verdict | TrainingVerdict | SharedGPUs) -> list[Figure]:
     return [Figure(f"${focus.gpus * usd:,.2f}", say("per hour"), each)]
 
 
-def headroom(focus: Verdict | TrainingVerdict) -> Figure:
-    """Headroom on each GPU, or the memory that is missing."""
+def price_and_headroom(focus: Verdict | TrainingVerdict) -> list[Figure]:
+    """Price, and headroom on each GPU; where it does not fit, first the memory that is missing."""
     label = say("headroom per GPU") if focus.spare >= 0 else say("short per GPU")
-    return Figure(words.gib(abs(focus.spare)), label, say("of {size} usable", size=words.gib(focus.usable)))
+    room = Figure(words.gib(abs(focus.spare)), label, say("of {size} usable", size=words.gib(focus.usable)))
+    return [*hourly(focus), room] if focus.spare >= 0 else [room, *hourly(focus)]
 
 
 class Finding(NamedTuple):
@@ -460,8 +461,7 @@ def decide_serving(answer: Weighed) -> Iterator[Figure]:
         first = speed.ttft_ms
         yield rate(say("tokens/s per user"), speed.tokens_per_s_per_user)
         yield Figure(words.duration(first.expected), say("to the first token"), words.durations(first))
-    yield from hourly(focus)
-    yield headroom(focus)
+    yield from price_and_headroom(focus)
 
 
 def decide_training(answer: Trained) -> Iterator[Figure]:
@@ -474,8 +474,7 @@ def decide_training(answer: Trained) -> Iterator[Figure]:
         step = pace.step_s.scaled(1000)
         yield rate(say("tokens/s per GPU"), pace.tokens_per_s_per_gpu)
         yield Figure(words.duration(step.expected), say("per step"), words.durations(step))
-    yield from hourly(focus)
-    yield headroom(focus)
+    yield from price_and_headroom(focus)
 
 
 def decide_planning(answer: Planned) -> Iterator[Figure]:
