@@ -9,6 +9,7 @@ the number of prompts in a step is a Markov chain).
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import sqrt
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,9 @@ UTILIZATION = 0.95
 """Share of the most that a server can do up to which it is planned: beyond, waits grow without bound."""
 KNOTS, BINS, SHARES = 64, 8, 10
 """Numbers of requests whose times are computed, and whose waits are; parts of the step in which a request comes."""
-MOST_ARRIVALS, ITERATIONS = 32, 60
-"""Prompts of a step that are looked at, and steps until their number has settled."""
+DEVIATIONS, MOST_ARRIVALS, ITERATIONS = 8, 512, 60
+"""Standard deviations beyond the mean up to which numbers of prompts are looked at, the most of them, and steps until
+their number has settled."""
 LONGEST_QUEUE = 20_000
 """Requests in line that are looked at, at most."""
 LEAST_LIKELY = 1e-16
@@ -145,14 +147,13 @@ class Arrivals:
         decode = self.decode_s[min(there, self.most) - 1]
         line = max(0, there + 1 - self.most) / self.departure_rates[-1]
         prompts, chances = prompts_of_a_step(self.mean_rate, decode, self.prompt_s)
-        own = decode + prompts * self.prompt_s  # its own step, by what comes with it
-        steps = number(self.server.poll) * own  # which run when it comes
-        met = (chances * steps)[:, None] * poisson(self.mean_rate * steps)
+        steps = number(self.server.poll) * (decode + prompts * self.prompt_s)  # which run when it comes
+        met = (chances * steps)[:, None] * poisson(self.mean_rate * steps, arrivals(self.mean_rate * steps[-1]))
         met *= seen.sum() / (SHARES * met.sum())
         before, along = np.nonzero(met > NEGLIGIBLE * met.max())
         parts = (np.arange(SHARES)[:, None] + 0.5) / SHARES
         admission = number(self.server.speed.machines(self.server.end).admission)
-        times = self.unqueued_ttft + admission + line + parts * steps[before] + own[along]
+        times = self.unqueued_ttft + admission + line + parts * steps[before] + decode + along * self.prompt_s
         return np.ravel(times), np.tile(met[before, along], SHARES)
 
     @cached_property
@@ -190,7 +191,8 @@ def closed_loop_spread(server: FullServer, users: int) -> float:
     """The 95th percentile of the time to first token over its mean where users never think: each sends a request as an
     answer ends. Answers end with steps, so that a prompt shares its step with those of the others that ended in the
     same one, each with a chance of one in the tokens of an answer: a binomial number. Answers of one token all end
-    with each step."""
+    with each step. At least 1: the means of public runs, which `first_token` is fitted to, contain their start, where
+    all requests come at once."""
     if server.output == 1:
         return 1.0
     loop = Arrivals(server, users)
@@ -200,22 +202,32 @@ def closed_loop_spread(server: FullServer, users: int) -> float:
     odds = np.cumsum(np.log((users - others) / others * chance / (1 - chance)))
     chances = np.exp(np.append(0.0, odds) + (users - 1) * np.log1p(-chance))
     most = int(np.searchsorted(np.cumsum(chances), 0.95))
-    return (waited + most * loop.prompt_s) / (waited + (users - 1) * chance * loop.prompt_s)
+    return max(1.0, (waited + most * loop.prompt_s) / (waited + (users - 1) * chance * loop.prompt_s))
 
 
-def poisson(means: Array) -> Array:
-    """Probabilities of 0, 1, ... arrivals, for each mean, [means, MOST_ARRIVALS]."""
-    come = np.arange(1.0, MOST_ARRIVALS)
+def arrivals(mean: float, variance: float | None = None) -> int:
+    """Numbers of arrivals that are looked at, from 0 on, where they are Poisson or vary more."""
+    spread = DEVIATIONS * sqrt(mean if variance is None else variance)
+    return int(min(mean + spread + DEVIATIONS, MOST_ARRIVALS))
+
+
+def poisson(means: Array, count: int) -> Array:
+    """Probabilities of 0, 1, ... arrivals, for each mean, [means, count]."""
+    come = np.arange(1.0, count)
     logs = np.cumsum(np.log(np.maximum(means[:, None], 1e-300)) - np.log(come), axis=1)
-    chances = np.concatenate([np.ones((len(means), 1)), np.exp(logs)], axis=1)
+    logs = np.concatenate([np.zeros((len(means), 1)), logs], axis=1)
+    chances = np.exp(logs - logs.max(axis=1, keepdims=True))
     return np.asarray(chances / chances.sum(axis=1, keepdims=True))
 
 
 def prompts_of_a_step(per_s: float, decode: float, prompt: float) -> tuple[Array, Array]:
-    """Numbers of prompts in a step and their probabilities: those that arrived during the step before."""
-    prompts = np.arange(float(MOST_ARRIVALS))
-    following = poisson(per_s * (decode + prompts * prompt))
-    chances = np.full(MOST_ARRIVALS, 1 / MOST_ARRIVALS)
+    """Numbers of prompts in a step and their probabilities: those that arrived during the step before. Their mean is
+    rate x decode / (1 - load), and their variance that / (1 - load²), with the load by prompts alone."""
+    load = min(per_s * prompt, UTILIZATION)
+    mean = per_s * decode / (1 - load)
+    prompts = np.arange(float(arrivals(mean, mean / (1 - load**2))))
+    following = poisson(per_s * (decode + prompts * prompt), len(prompts))
+    chances = np.full(len(prompts), 1 / len(prompts))
     for _ in range(ITERATIONS):
         chances = chances @ following
     return prompts, chances

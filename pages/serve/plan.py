@@ -107,15 +107,9 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
         help=say(plan.origin.sentence),
     )
     if plan.waits is None and spans.ttft_p95_ms is not None:
-        values = {"late": words.duration(spans.ttft_p95_ms), "mean": words.duration(plan.ttft_ms)}
-        usual = say("95% of requests get their first token within {late}.", **values)
-        rare = say(
-            "95% of requests get their first token within {late}. The average of {mean} is longer, because of the few "
-            "that wait much longer: those whose prompts arrive with many others.",
-            **values,
-        )
+        late = words.duration(spans.ttft_p95_ms)
         st.caption(
-            rare if plan.ttft_ms > spans.ttft_p95_ms else usual,
+            say("95% of requests get their first token within {late}.", late=late),
             help=say(
                 "A request arrives as an answer ends, and its prompt shares a step with those of the others that "
                 "ended in the same one: a binomial number."

@@ -393,6 +393,13 @@ def test_answers_of_one_token_wait_for_all_others(users):
     assert found.ttft_p95_ms == found.plans[0].ttft_ms
 
 
+@pytest.mark.parametrize("users", [2, 4, 16, 64])
+def test_most_first_tokens_take_no_less_than_the_average(users):
+    """The mean of public runs contains their start, where all requests come at once."""
+    found = plan_report(models()["openai/gpt-oss-120b"].config, Needs(users=users), gpus=[gpus()["h100-sxm"]])
+    assert found.ttft_p95_ms >= found.plans[0].ttft_ms
+
+
 def test_too_many_requests_are_a_sentence():
     found = search(needs=Needs(requests_per_s=500, prompt=2000, output=200), kinds=("h100-sxm",), most=8)
     plan = found.plans(1)[0]
