@@ -42,8 +42,6 @@ USUAL_SEQUENCES = 256
 """Sequences at once of a server whose load is requests a second."""
 MOST_NAMED = 6
 """GPUs in a sentence."""
-ROUNDS = 4
-"""Rounds in which the number of running requests settles."""
 PLANNED = tuple(name for name, engine in ENGINES.items() if engine.share_option is not None)
 """Engines that batch requests in memory set aside at start: those that a search knows."""
 
@@ -86,6 +84,11 @@ class Needs(Frozen):
     def arrival_rate(self, answer_s: Any) -> Any:
         """Requests a second that come by chance, where an answer takes so many seconds."""
         return (self.users or 1) / (self.think_s + answer_s) if self.requests_per_s is None else self.requests_per_s
+
+    def tokens_by_chance(self, step_s: Any) -> Any:
+        """Output tokens a second of requests that come by chance, where a step takes so many seconds: what is asked
+        for, and no more."""
+        return self.output * self.arrival_rate(self.output * step_s)
 
     @property
     def cached(self) -> int:
@@ -200,14 +203,16 @@ def last_in_time(batches: Array, in_time: Callable[[Array], Flags]) -> Array:
 
 
 def littles_law(needs: Needs, step: Callable[[Array], Array], most: Array, replicas: Array) -> tuple[Array, Array]:
-    """Sequences that run on each replica, at most `most`, of requests that arrive at random, and arrivals a second: as
-    many run as arrive while one is answered (Little's law)."""
-    running = most
-    for _ in range(ROUNDS):
-        answer = needs.output * step(running)
-        per_s = np.broadcast_to(needs.arrival_rate(answer), answer.shape)
-        running = np.minimum(most, np.maximum(np.ceil(per_s * answer / replicas), 1))
-    return running, per_s
+    """Sequences that run on each replica, at most `most`, of requests that arrive at random, and arrivals a second: the
+    fewest that leave as fast as others come, as many as arrive while one is answered (Little's law)."""
+    least, running = np.ones_like(most), most
+    while (least < running).any():
+        fewer = np.floor((least + running) / 2)
+        answer = needs.output * step(fewer)
+        leave = fewer >= needs.arrival_rate(answer) * answer / replicas
+        least, running = np.where(leave, least, fewer + 1), np.where(leave, fewer, running)
+    per_s = needs.arrival_rate(needs.output * step(running))
+    return running, np.broadcast_to(per_s, running.shape)
 
 
 @dataclass
@@ -313,7 +318,10 @@ class Search:
         decoded = tuple(server.decode_parts(running))
         by_bound = seconds_by_bound(server.parts(running, 1, decoded), len(batch))
         tpot = 1000 * by_bound.sum(axis=0)
-        rate = replicas * (batch / server.step(running, decoded)[:, 0])
+        step = server.step(running, decoded)[:, 0]
+        rate = replicas * (batch / step)
+        if needs.by_chance:
+            rate = np.broadcast_to(needs.tokens_by_chance(step), step.shape)
         ttft, gpus = 1000 * server.first_token(running, decoded)[:, 0], replicas * rows.gpus
         meets = (ttft <= (needs.ttft_ms or np.inf)) & (tpot <= (needs.tpot_ms or np.inf)) & (gpus <= self.most)
         return Candidates(rows, batch, most, ttft, tpot, rate, replicas, gpus, by_bound.argmax(axis=0), meets)

@@ -60,7 +60,7 @@ def plan_range(search: Search, plan: Plan) -> PlanRange:
     over: Callable[[Callable[..., float]], Estimate]
     server = server_of(search, plan) if plan.prefill is None else None
     if server is not None:
-        times, over = cache(partial(times_of, plan, server)), Estimate.over
+        times, over = cache(partial(times_of, search.needs, plan, server)), Estimate.over
     else:
         times, over = cache(partial(separate_times, search, plan, disaggregated(search, plan))), both_ends
 
@@ -87,12 +87,12 @@ def first_token_p95(search: Search, plan: Plan, server: FullServer | None = None
     return plan.ttft_ms * closed_loop_spread(server or server_of(search, plan), plan.batch)
 
 
-def times_of(plan: Plan, server: FullServer, end: End) -> PlanTimes:
+def times_of(needs: Needs, plan: Plan, server: FullServer, end: End) -> PlanTimes:
     """Times where prefill and decode share GPUs."""
     server, running = replace(server, end=end), plan.replicas * plan.batch
     seconds = (server.first_token(plan.batch), server.token(plan.batch), server.step(plan.batch))
     first, token, step = map(number, seconds)
-    return PlanTimes(first, token, running / step)
+    return PlanTimes(first, token, needs.tokens_by_chance(step) if needs.by_chance else running / step)
 
 
 def separate_times(search: Search, plan: Plan, expected: Disaggregated, prefill: End, decode: End) -> PlanTimes:

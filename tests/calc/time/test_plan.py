@@ -393,6 +393,14 @@ def test_answers_of_one_token_wait_for_all_others(users):
     assert found.ttft_p95_ms == found.plans[0].ttft_ms
 
 
+@pytest.mark.parametrize("per_s", [0.05, 0.5, 2.0])
+def test_requests_by_chance_yield_the_tokens_that_are_asked_for(per_s):
+    """A server that is idle most of the time makes no more, and its hour is paid for by those."""
+    (first, *_) = search(needs=Needs(requests_per_s=per_s, prompt=2000, output=200), kinds=("h100-sxm",)).plans(1)
+    assert first.tokens_per_s == pytest.approx(200 * per_s)
+    assert first.usd_per_million_tokens == pytest.approx(first.usd_per_hour / 3600 / (200 * per_s) * 1e6)
+
+
 @pytest.mark.parametrize("users", [2, 4, 16, 64])
 def test_most_first_tokens_take_no_less_than_the_average(users):
     """The mean of public runs contains their start, where all requests come at once."""
