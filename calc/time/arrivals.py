@@ -34,9 +34,10 @@ NEGLIGIBLE = 1e-9
 """Next to the likeliest time, what is less likely moves no percentile, of tens of thousands together."""
 
 
-class Percentiles(Frozen):
-    """Milliseconds that half of the requests, and 95 of 100, take at most."""
+class Latency(Frozen):
+    """Milliseconds that requests take on average, and that half of them, and 95 of 100, take at most."""
 
+    mean: float
     p50: float
     p95: float
 
@@ -44,8 +45,8 @@ class Percentiles(Frozen):
 class Waits(Frozen):
     """Latencies and load, requests by chance."""
 
-    ttft_ms: Percentiles
-    tpot_ms: Percentiles
+    ttft_ms: Latency
+    tpot_ms: Latency
     utilization: float  # requests that come, as a share of the most
     most_requests_per_s: float  # of all replicas
 
@@ -132,12 +133,12 @@ class Arrivals:
         there = np.arange(float(len(self.probabilities)))
         return float(np.sum(self.probabilities * self.arrival_rate(there)))  # BLAS would wake its threads for it
 
-    def ttft(self) -> Percentiles:
-        """Median and 95th percentile of the time to first token."""
+    def ttft(self) -> Latency:
+        """Time to first token."""
         running = np.flatnonzero(self.probabilities_on_arrival > 1e-7)
         bins = np.array_split(running, min(BINS, len(running)))  # of numbers of requests
         times, weights = zip(*(self.ttft_near(few, self.probabilities_on_arrival[few]) for few in bins), strict=True)
-        return percentiles(np.concatenate(times), np.concatenate(weights))
+        return latency(np.concatenate(times), np.concatenate(weights))
 
     def ttft_near(self, running: Indices, seen: Array) -> tuple[Array, Array]:
         """Seconds to the first token of requests that find about so many others, and their probabilities."""
@@ -171,11 +172,11 @@ class Arrivals:
         """Seconds of a step without prompts, [most]."""
         return self.interpolated(sum(part.seconds for part in self.decode_parts))
 
-    def tpot(self) -> Percentiles:
-        """Median and 95th percentile of the time per output token."""
+    def tpot(self) -> Latency:
+        """Time per output token."""
         of_running = self.interpolated(self.server.token(self.knots, self.decode_parts))
         running = np.flatnonzero(self.probabilities_on_arrival > 1e-7)
-        return percentiles(of_running[np.minimum(running + 1, self.most) - 1], self.probabilities_on_arrival[running])
+        return latency(of_running[np.minimum(running + 1, self.most) - 1], self.probabilities_on_arrival[running])
 
     def waits(self, replicas: int) -> Waits:
         """Latencies and load on one of so many replicas that share requests."""
@@ -233,8 +234,9 @@ def prompts_of_a_step(per_s: float, decode: float, prompt: float) -> tuple[Array
     return prompts, chances
 
 
-def percentiles(seconds: Array, weights: Array) -> Percentiles:
-    """Milliseconds that half, and 95 of 100, do not exceed."""
+def latency(seconds: Array, weights: Array) -> Latency:
+    """Latency of requests that take so many seconds, by how likely each is."""
     likely = weights > NEGLIGIBLE * weights.max()
-    achieved = np.quantile(seconds[likely], (0.5, 0.95), weights=weights[likely], method="inverted_cdf")
-    return Percentiles(p50=1000 * float(achieved[0]), p95=1000 * float(achieved[1]))
+    seconds, weights = 1000 * seconds[likely], weights[likely]
+    p50, p95 = np.quantile(seconds, (0.5, 0.95), weights=weights, method="inverted_cdf")
+    return Latency(mean=float(np.average(seconds, weights=weights)), p50=float(p50), p95=float(p95))

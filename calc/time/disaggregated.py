@@ -16,7 +16,7 @@ import numpy as np
 from calc.errors import ConfigError, Message
 from calc.serving.engines import ENGINES
 from calc.time.arrays import Array, number
-from calc.time.arrivals import UTILIZATION, Percentiles, Waits
+from calc.time.arrivals import UTILIZATION, Latency, Waits
 from calc.time.estimate import ENDS, End, Estimate
 from calc.time.operations import PassPart
 from calc.time.plan import Candidates, Needs, Plan, Search, last_in_time, littles_law
@@ -133,14 +133,15 @@ class Disaggregated:
     def waits(self, per_s: float, batch: int, most: int) -> Waits:
         """Latencies and load. The number on a decode worker is Poisson, about `batch` and at most `most`."""
         busy, output, prompt = number(self.busy(per_s)), self.decode.output, number(self.prompt)
-        least = number(self.first_token_by_chance(per_s, batch) - self.mean_queueing_s(per_s))
+        mean, queueing = number(self.first_token_by_chance(per_s, batch)), number(self.mean_queueing_s(per_s))
+        least = mean - queueing
         p50, p95 = (1000 * (least + prompt * wait_quantile(busy, share)) for share in (0.5, 0.95))
         many = min(most, batch + ceil(1.645 * sqrt(batch)))  # 95 of 100 times fewer
         token, token_late = (1000 * number(self.token(n)) for n in (batch, many))
         at_most = min(number(self.prompts_per_s), self.decode_workers * most / (output * number(self.token(most))))
         return Waits(
-            ttft_ms=Percentiles(p50=p50, p95=p95),
-            tpot_ms=Percentiles(p50=token, p95=token_late),
+            ttft_ms=Latency(mean=1000 * mean, p50=p50, p95=p95),
+            tpot_ms=Latency(mean=token, p50=token, p95=token_late),
             utilization=per_s / at_most,
             most_requests_per_s=at_most,
         )

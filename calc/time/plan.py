@@ -8,7 +8,8 @@ more GPUs than another layout is not timed.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache, cached_property, partial
-from typing import Any, Literal, NamedTuple
+from math import inf
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -19,6 +20,7 @@ from calc.hardware.engine_rules import runs
 from calc.hardware.gpu import GPU
 from calc.hardware.overhead import Overhead
 from calc.hardware.parallel import Layout
+from calc.hardware.solver import least
 from calc.model.architecture import Architecture
 from calc.serving.engines import ENGINES
 from calc.serving.engines.engine import Engine
@@ -85,6 +87,10 @@ class Needs(Frozen):
         """Requests a second that come by chance, where an answer takes so many seconds."""
         return (self.users or 1) / (self.think_s + answer_s) if self.requests_per_s is None else self.requests_per_s
 
+    def in_time(self, ttft_ms: Any, tpot_ms: Any) -> Any:
+        """Whether such times meet the targets."""
+        return (ttft_ms <= (self.ttft_ms or np.inf)) & (tpot_ms <= (self.tpot_ms or np.inf))
+
     def tokens_by_chance(self, step_s: Any) -> Any:
         """Output tokens a second of requests that come by chance, where a step takes so many seconds: what is asked
         for, and no more."""
@@ -143,6 +149,12 @@ class Plan(Frozen):
     origin: Origin  # of its times
     waits: Waits | None  # where requests come by chance
     prefill: PrefillWorkers | None = None  # where they run apart; the replicas then decode alone
+
+    def with_waits(self, waits: Waits) -> Self:
+        """The plan with the latencies of requests that come by chance, which wait for others and for a place."""
+        token = waits.tpot_ms.mean
+        means = {"ttft_ms": waits.ttft_ms.mean, "tpot_ms": token, "tokens_per_s_per_user": 1000 / token}
+        return self.model_copy(update={"waits": waits, **means})
 
 
 @dataclass(frozen=True)
@@ -205,12 +217,12 @@ def last_in_time(batches: Array, in_time: Callable[[Array], Flags]) -> Array:
 def littles_law(needs: Needs, step: Callable[[Array], Array], most: Array, replicas: Array) -> tuple[Array, Array]:
     """Sequences that run on each replica, at most `most`, of requests that arrive at random, and arrivals a second: the
     fewest that leave as fast as others come, as many as arrive while one is answered (Little's law)."""
-    least, running = np.ones_like(most), most
-    while (least < running).any():
-        fewer = np.floor((least + running) / 2)
+    bound, running = np.ones_like(most), most
+    while (bound < running).any():
+        fewer = np.floor((bound + running) / 2)
         answer = needs.output * step(fewer)
         leave = fewer >= needs.arrival_rate(answer) * answer / replicas
-        least, running = np.where(leave, least, fewer + 1), np.where(leave, fewer, running)
+        bound, running = np.where(leave, bound, fewer + 1), np.where(leave, fewer, running)
     per_s = needs.arrival_rate(needs.output * step(running))
     return running, np.broadcast_to(per_s, running.shape)
 
@@ -313,7 +325,7 @@ class Search:
     def candidates(self, rows: FittingRows) -> Candidates:
         needs, server = self.needs, self.server(rows)
         most = self.largest_batch(server, rows)
-        replicas, batch = self.replicas(server, most)
+        replicas, batch = self.replicas(server, most, rows.least_replicas)
         running = batch[:, None]
         decoded = tuple(server.decode_parts(running))
         by_bound = seconds_by_bound(server.parts(running, 1, decoded), len(batch))
@@ -323,7 +335,7 @@ class Search:
         if needs.by_chance:
             rate = np.broadcast_to(needs.tokens_by_chance(step), step.shape)
         ttft, gpus = 1000 * server.first_token(running, decoded)[:, 0], replicas * rows.gpus
-        meets = (ttft <= (needs.ttft_ms or np.inf)) & (tpot <= (needs.tpot_ms or np.inf)) & (gpus <= self.most)
+        meets = needs.in_time(ttft, tpot) & (gpus <= self.most) & np.isfinite(rows.least_replicas)
         return Candidates(rows, batch, most, ttft, tpot, rate, replicas, gpus, by_bound.argmax(axis=0), meets)
 
     def speed(self, rows: FittingRows) -> Speed:
@@ -378,15 +390,16 @@ class Search:
                 in_time &= 1000 * seconds(running, decoded)[:, 0] <= most
         return in_time
 
-    def replicas(self, server: FullServer, batch: Array) -> tuple[Array, Array]:
+    def replicas(self, server: FullServer, batch: Array, least_replicas: Array) -> tuple[Array, Array]:
         """Replicas that the load takes, of at most `batch` sequences, and the sequences of each: of requests by chance
-        as many as arrive while one is answered (Little's law)."""
+        as many as arrive while one is answered (Little's law), on at least as many replicas as are in time."""
         needs, users = self.needs, self.needs.at_once
         if users is not None:
             replicas = np.ceil(users / batch)
             return replicas, np.minimum(batch, np.ceil(users / replicas))
         answer = needs.output * server.step(batch[:, None])[:, 0]
         replicas = np.ceil(needs.arrival_rate(answer) * answer / (UTILIZATION * batch))
+        replicas = np.maximum(replicas, np.where(np.isfinite(least_replicas), least_replicas, 1))
         return replicas, littles_law(needs, lambda running: server.step(running[:, None])[:, 0], batch, replicas)[0]
 
     def waits(self, candidates: Candidates, row: int, plan: Plan) -> Waits:
@@ -409,29 +422,46 @@ class Search:
         limit: int,
     ) -> list[Plan]:
         """The best plan of each GPU and format: those that meet the targets first, by cost where prices are known, then
-        by GPUs and speed. Where one holds fewer sequences than its row says, the row is corrected, and all of its GPU
-        and format are looked at anew."""
+        by GPUs and speed. Where one holds fewer sequences than its row says, or lets requests by chance wait too long,
+        the row is corrected, and all of its GPU and format are looked at anew."""
         best, plans, again = dict[int, Contender](), dict[int, Plan](), rows
         while True:
             if again.shard.size and (candidates := look(again)) is not None:
                 best |= self.best_of_each(candidates)
-            first, fewer = sorted(best, key=lambda pair: best[pair].key)[:limit], dict[int, int]()
+            first = sorted(best, key=lambda pair: best[pair].key)[:limit]
+            fewer, more = dict[int, int](), dict[int, float]()
             for pair in [pair for pair in first if pair not in plans]:
                 contender = best[pair]
                 plan, corrected = self.plan(contender.candidates, contender.row)
-                if corrected:
+                late = False
+                if self.needs.by_chance and not corrected:
+                    plan = plan.with_waits(waits(contender.candidates, contender.row, plan))
+                    late = plan.meets and not self.needs.in_time(plan.ttft_ms, plan.tpot_ms)
+                    if late:
+                        more[contender.number] = self.replicas_in_time(contender, waits, plan)
+                if corrected or late:
                     fewer |= corrected
                     del best[pair]
-                elif self.needs.by_chance:
-                    waited = waits(contender.candidates, contender.row, plan)
-                    plans[pair] = plan.model_copy(update={"waits": waited})
                 else:
                     plans[pair] = plan
-            if not fewer:
+            if not fewer and not more:
                 return [plans[pair] for pair in first]
-            changed = self.gpu_and_format(rows)[np.isin(rows.number, list(fewer))]
-            rows = rows.with_capacities(fewer)
+            changed = self.gpu_and_format(rows)[np.isin(rows.number, [*fewer, *more])]
+            rows = rows.corrected(fewer, more)
             again = rows.selected(np.isin(self.gpu_and_format(rows), changed))
+
+    def replicas_in_time(
+        self, contender: "Contender", waits: Callable[[Candidates, int, Plan], Waits], plan: Plan
+    ) -> float:
+        """Fewest replicas with which requests by chance do not wait too long, more than a plan has; infinite where no
+        number within the GPUs that may be used does."""
+
+        def in_time(replicas: int) -> bool:
+            tried = plan.model_copy(update={"replicas": replicas})
+            found = waits(contender.candidates, contender.row, tried)
+            return bool(self.needs.in_time(found.ttft_ms.mean, found.tpot_ms.mean))
+
+        return least(in_time, self.most // plan.layout.gpus, plan.replicas + 1) or inf
 
     def best_of_each(self, candidates: Candidates) -> dict[int, "Contender"]:
         """The best candidate of each GPU and format."""
@@ -504,6 +534,11 @@ class Contender(NamedTuple):
     key: tuple[float, ...]
     candidates: Candidates
     row: int
+
+    @property
+    def number(self) -> int:
+        """Number of its row among all."""
+        return int(self.candidates.rows.number[self.row])
 
 
 def most_of(allocation: Allocation, layout: Layout) -> int:

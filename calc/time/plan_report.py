@@ -67,11 +67,13 @@ def plan_range(search: Search, plan: Plan) -> PlanRange:
     def cost(hourly: float) -> Callable[..., float]:
         return lambda *ends: usd_per_million(times(*ends).tokens_per_s, 1, hourly)
 
+    usual = times(*["expected"] * (1 if plan.prefill is None else 2))
+    line, pauses = plan.ttft_ms / usual.first_token, plan.tpot_ms / usual.token  # of requests that come by chance
     return PlanRange(
-        ttft_ms=over(lambda *ends: 1000 * times(*ends).first_token),
+        ttft_ms=over(lambda *ends: line * times(*ends).first_token),
         ttft_p95_ms=first_token_p95(search, plan, server),
-        tpot_ms=over(lambda *ends: 1000 * times(*ends).token),
-        tokens_per_s_per_user=over(lambda *ends: 1 / times(*ends).token),
+        tpot_ms=over(lambda *ends: pauses * times(*ends).token),
+        tokens_per_s_per_user=over(lambda *ends: 1000 / (pauses * times(*ends).token)),
         tokens_per_s=over(lambda *ends: times(*ends).tokens_per_s),
         usd_per_million_tokens=None if plan.usd_per_hour is None else over(cost(plan.usd_per_hour)),
     )

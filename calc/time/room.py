@@ -213,6 +213,7 @@ class FittingRows:
     kind: Indices  # of GPU
     number: Indices  # of the row, whatever others are left out
     capacity: Array  # sequences that there is room for
+    least_replicas: Array  # that are in time, once it is known; infinite: no number is
     demands: Demand  # of the shards, stacked
 
     @classmethod
@@ -223,19 +224,22 @@ class FittingRows:
             capacity[number, here.formats] = room.capacity(here)
         shard, form, kind = np.nonzero(capacity >= 1)
         demands = mapped_over([here.demand for here in shards], stacked)
-        return cls(tuple(shards), shard, form, kind, np.arange(shard.size), capacity[shard, form, kind], demands)
+        room_of_rows, ones = capacity[shard, form, kind], np.ones(shard.size)
+        return cls(tuple(shards), shard, form, kind, np.arange(shard.size), room_of_rows, ones, demands)
 
     def selected(self, which: Flags | Indices) -> "FittingRows":
         """The chosen rows."""
         places = self.shard[which], self.form[which], self.kind[which], self.number[which]
-        return FittingRows(self.shards, *places, self.capacity[which], self.demands)
+        return FittingRows(self.shards, *places, self.capacity[which], self.least_replicas[which], self.demands)
 
-    def with_capacities(self, capacities: Mapping[int, int]) -> "FittingRows":
-        """The rows where some, by number, hold other numbers of sequences; those that hold none are left out."""
-        capacity = self.capacity.copy()
-        for number, row_capacities in capacities.items():
-            capacity[self.number == number] = row_capacities
-        return replace(self, capacity=capacity).selected(capacity >= 1)
+    def corrected(self, capacities: Mapping[int, int], least_replicas: Mapping[int, float]) -> "FittingRows":
+        """The rows where some, by number, hold other numbers of sequences or need more replicas; those that hold no
+        sequence are left out."""
+        capacity, replicas = self.capacity.copy(), self.least_replicas.copy()
+        for column, corrections in ((capacity, capacities), (replicas, least_replicas)):
+            for number, value in corrections.items():
+                column[self.number == number] = value
+        return replace(self, capacity=capacity, least_replicas=replicas).selected(capacity >= 1)
 
     def layout_of(self, row: int) -> Layout:
         return self.shards[int(self.shard[row])].layout

@@ -257,21 +257,22 @@ def test_plans_meet_their_targets_or_say_so():
 
 
 def plans_of_all(found):
-    """Plans of every layout in every format on every GPU, best first, each row with what it holds."""
+    """Plans of every layout in every format on every GPU, best first, each row with what it holds and with as many more
+    replicas as its requests need to be in time."""
     rows = found.rows
     while True:
         candidates = found.candidates(rows)
         plans, corrected = zip(*(found.plan(candidates, row) for row in range(rows.form.size)), strict=True)
-        if not any(corrected):
+        more = {}
+        if found.needs.by_chance and not any(corrected):
+            plans = [plan.with_waits(found.waits(candidates, row, plan)) for row, plan in enumerate(plans)]
+            late = [plan.meets and not found.needs.in_time(plan.ttft_ms, plan.tpot_ms) for plan in plans]
+            more = {rows.number[row]: plan.replicas + 1 for row, plan in enumerate(plans) if late[row]}
+        if not any(corrected) and not more:
             break
-        rows = rows.with_capacities({number: room for fewer in corrected for number, room in fewer.items()})
+        rows = rows.corrected({number: room for fewer in corrected for number, room in fewer.items()}, more)
     keys = found.order(found.price[rows.kind], candidates.gpus, candidates.tpot, candidates.meets)
-    return [
-        plans[row].model_copy(update={"waits": found.waits(candidates, row, plans[row])})
-        if found.needs.by_chance
-        else plans[row]
-        for row in np.lexsort(keys[::-1]).tolist()
-    ]
+    return [plans[row] for row in np.lexsort(keys[::-1]).tolist()]
 
 
 @pytest.mark.parametrize(
