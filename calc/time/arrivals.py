@@ -9,7 +9,7 @@ the number of prompts in a step is a Markov chain).
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import sqrt
+from math import ceil, sqrt
 from typing import Any
 
 import numpy as np
@@ -147,9 +147,10 @@ class Arrivals:
             return np.array([self.unqueued_ttft]), np.array([seen.sum()])
         decode = self.decode_s[min(there, self.most) - 1]
         line = max(0, there + 1 - self.most) / self.departure_rates[-1]
-        prompts, chances = prompts_of_a_step(self.mean_rate, decode, self.prompt_s)
+        per_s = self.mean_rate / copies(self.server)
+        prompts, chances = prompts_of_a_step(per_s, decode, self.prompt_s)
         steps = number(self.server.poll) * (decode + prompts * self.prompt_s)  # which run when it comes
-        met = (chances * steps)[:, None] * poisson(self.mean_rate * steps, arrivals(self.mean_rate * steps[-1]))
+        met = (chances * steps)[:, None] * poisson(per_s * steps, arrivals(per_s * steps[-1]))
         met *= seen.sum() / (SHARES * met.sum())
         before, along = np.nonzero(met > NEGLIGIBLE * met.max())
         parts = (np.arange(SHARES)[:, None] + 0.5) / SHARES
@@ -188,6 +189,11 @@ class Arrivals:
         )
 
 
+def copies(server: FullServer) -> float:
+    """Data-parallel copies of a server, each of which has its share of the requests."""
+    return number(server.speed.layout.dp)
+
+
 def closed_loop_spread(server: FullServer, users: int) -> float:
     """The 95th percentile of the time to first token over its mean where users never think: each sends a request as an
     answer ends. Answers end with steps, so that a prompt shares its step with those of the others that ended in the
@@ -199,7 +205,8 @@ def closed_loop_spread(server: FullServer, users: int) -> float:
     loop = Arrivals(server, users)
     decode = number(server.decode_step(np.full((1, 1), float(users))))
     waited = loop.unqueued_ttft + number(server.speed.machines(server.end).admission) + decode
-    others, chance = np.arange(1.0, users), 1 / server.output
+    users, chance = ceil(users / copies(server)), 1 / server.output  # prompts of other copies pass next to these
+    others = np.arange(1.0, users)
     odds = np.cumsum(np.log((users - others) / others * chance / (1 - chance)))
     chances = np.exp(np.append(0.0, odds) + (users - 1) * np.log1p(-chance))
     most = int(np.searchsorted(np.cumsum(chances), 0.95))

@@ -458,8 +458,8 @@ class Search:
 
         def in_time(replicas: int) -> bool:
             tried = plan.model_copy(update={"replicas": replicas})
-            found = waits(contender.candidates, contender.row, tried)
-            return bool(self.needs.in_time(found.ttft_ms.mean, found.tpot_ms.mean))
+            latencies = waits(contender.candidates, contender.row, tried)
+            return bool(self.needs.in_time(latencies.ttft_ms.mean, latencies.tpot_ms.mean))
 
         return least(in_time, self.most // plan.layout.gpus, plan.replicas + 1) or inf
 

@@ -17,10 +17,10 @@ from presets import models
 PROMPT, OUTPUT, MOST = 1024, 256, 64
 
 
-def server(model="Qwen/Qwen3-32B") -> FullServer:
+def server(model="Qwen/Qwen3-32B", dp=1) -> FullServer:
     architecture = Architecture.from_config(models()[model].config)
     stages = (range(architecture.num_layers),)
-    run = speed_of(architecture, architecture, stages, Precision(), Layout(), gpus()["h200-sxm"], "vllm")
+    run = speed_of(architecture, architecture, stages, Precision(), Layout(dp=dp), gpus()["h200-sxm"], "vllm")
     return FullServer(run, PROMPT, OUTPUT, PROMPT)
 
 
@@ -85,6 +85,8 @@ def test_percentiles_of_a_poisson_stream_are_those_of_a_simulated_server(load):
     assert found.utilization == pytest.approx(load)
     assert found.tpot_ms.p50 == pytest.approx(at(token, 0.5), rel=0.05)
     assert found.tpot_ms.p95 == pytest.approx(at(token, 0.95), rel=0.05)
+    assert found.ttft_ms.mean == pytest.approx(sum(first) / len(first), rel=0.1)
+    assert found.tpot_ms.mean == pytest.approx(sum(token) / len(token), rel=0.05)
     assert found.ttft_ms.p50 == pytest.approx(at(first, 0.5), rel=0.15)
     assert found.ttft_ms.p95 == pytest.approx(at(first, 0.95), rel=0.2)
 
@@ -96,8 +98,20 @@ def test_users_who_think_are_served_as_by_a_simulated_server(think_s):
     first, token = simulated(full, users=60, think_s=think_s)
     assert found.tpot_ms.p50 == pytest.approx(at(token, 0.5), rel=0.05)
     assert found.tpot_ms.p95 == pytest.approx(at(token, 0.95), rel=0.05)
+    assert found.ttft_ms.mean == pytest.approx(sum(first) / len(first), rel=0.1)
+    assert found.tpot_ms.mean == pytest.approx(sum(token) / len(token), rel=0.05)
     assert found.ttft_ms.p50 == pytest.approx(at(first, 0.5), rel=0.15)
     assert found.ttft_ms.p95 == pytest.approx(at(first, 0.95), rel=0.2)
+
+
+@pytest.mark.parametrize("load", [0.3, 0.6])
+def test_a_prompt_waits_for_those_of_its_own_copy(load):
+    """Two copies of a dense model with twice the requests are two servers with their own each."""
+    one, both = server(), server(dp=2)
+    per_s = load * Arrivals(one, MOST, per_s=1).max_rate
+    alone, shared = Arrivals(one, MOST, per_s=per_s).ttft(), Arrivals(both, 2 * MOST, per_s=2 * per_s).ttft()
+    assert shared.mean == pytest.approx(alone.mean, rel=0.05)
+    assert shared.p95 == pytest.approx(alone.p95, rel=0.1)
 
 
 def closed_loop(full: FullServer, users: int, count: int = 8_000) -> list[float]:

@@ -402,6 +402,19 @@ def test_requests_by_chance_yield_the_tokens_that_are_asked_for(per_s):
     assert first.usd_per_million_tokens == pytest.approx(first.usd_per_hour / 3600 / (200 * per_s) * 1e6)
 
 
+def test_targets_hold_with_the_wait_for_a_place():
+    """A cache with room for two long prompts lets a third wait for seconds, which is of its time to first token."""
+    asked = {"requests_per_s": 0.1, "prompt": 7680, "output": 512}
+    without, within = (
+        search(needs=Needs(**asked, ttft_ms=target), kinds=("h100-sxm",), formats=("bf16",)).plans(1)[0]
+        for target in (None, 2000)
+    )
+    assert without.ttft_ms == without.waits.ttft_ms.mean > 2000
+    assert within.meets
+    assert within.ttft_ms == within.waits.ttft_ms.mean <= 2000
+    assert within.gpus > without.gpus
+
+
 @pytest.mark.parametrize("users", [2, 4, 16, 64])
 def test_most_first_tokens_take_no_less_than_the_average(users):
     """The mean of public runs contains their start, where all requests come at once."""
