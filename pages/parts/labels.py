@@ -296,6 +296,6 @@ EFFICIENCIES: dict[str, Message] = {
 ORIGINS: dict[Basis, Message] = {
     "measured": Message("fitted to runs on this GPU"),
     "generation": Message("fitted to runs of its generation"),
-    "computed": Message("computed"),
+    "computed": Message("computed, without measurements"),
 }
 """Labels of the evidence behind a time."""

@@ -308,7 +308,19 @@ def test_an_own_gpu_is_among_the_plans():
     [
         pytest.param({"engine": "transformers"}, "No plan for transformers", "near_vllm", id="engine"),
         pytest.param({"users": "2", "requests_per_s": "1"}, "two ways to say the same", None, id="two-loads"),
-        pytest.param({"budget": "0.01"}, "Nothing within the budget", None, id="budget"),
+        pytest.param(
+            {"budget": "0.01", "price": "h100-sxm=2.5"},
+            "The cheapest plan costs \\$2.50 per hour: H100",
+            None,
+            id="budget",
+        ),
+        pytest.param(
+            {"budget": "0.01", "price": "h100-sxm=2.5", "ttft_ms": "0.5", "max_gpus": "1"},
+            "What comes closest to the targets costs \\$2.50 per hour: H100",
+            None,
+            id="budget-and-target",
+        ),
+        pytest.param({"budget": "0.01", "plan_gpus": "v100-sxm2-32gb"}, "price is not known: 1.", None, id="no-price"),
         pytest.param(
             {"model": "deepseek-ai/DeepSeek-V3", "plan_gpus": "t4", "max_gpus": "1"},
             "Nothing that may",
