@@ -307,6 +307,7 @@ def test_an_own_gpu_is_among_the_plans():
     ("query", "sentence", "button"),
     [
         pytest.param({"engine": "transformers"}, "No plan for transformers", "near_vllm", id="engine"),
+        pytest.param({"model": "BAAI/bge-m3"}, "output tokens. Choose another model above.", None, id="no-tokens"),
         pytest.param({"users": "2", "requests_per_s": "1"}, "two ways to say the same", None, id="two-loads"),
         pytest.param(
             {"budget": "0.01", "price": "h100-sxm=2.5"},

@@ -222,6 +222,8 @@ def explain(answer: Answer, here: Page) -> None:
         by_its_table(answer)
     elif error.nearest and take is not None:
         control.explain(error, take, where="main")
+    elif error.field == "model":
+        alert("error", "error", "{why} Choose another model above.", why=sentence)
     else:
         alert("error", "error", "{why} Put it right above or in the sidebar.", why=sentence)
 
