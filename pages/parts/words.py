@@ -69,7 +69,7 @@ GAP = re.compile(r"(?<=[\u4e00-\u9fff]) (?=[\u4e00-\u9fff])|(?<=[，。；：！
 
 
 BEFORE_UNIT = re.compile(
-    r"(?<=\d) (?=([KMGT]?i?B|[kMT]|ms|s|min|[KMGTP]?FLOPS?)(/s)?(?![\w/])|× [A-Z])|(?<=\d ×) (?=[A-Z])", re.ASCII
+    r"(?<=\d) (?=([KMGT]?i?B|[kMT]|ms|s|min|[KMGTP]?FLOPS?)(/s)?(?![\w/])|×)|(?<=\d ×) (?=[A-Z])", re.ASCII
 )
 
 
