@@ -196,7 +196,7 @@ def test_a_plan_in_two_parts_says_how_each_is_started():
     app = page("plan", model="Qwen/Qwen3-32B", **asked)
     opened(app, "launch_best", "operations_best", "plan_engine_drawer")
     row = rows(app, "plans_table")[0]
-    prefill, decode = row["Layout"].removesuffix(" decode").split(" prefill + ")
+    prefill, decode = " ".join(row["Layout"].split()).removesuffix(" decode").split(" prefill + ")
     assert f"**{row['GPUs']} × H100 SXM 80GB, {prefill} prefill + {decode} decode**" in texts(app.markdown)[0]
     first, second, router = (code.value for code in app.code if "vllm" in code.value)
     assert "kv_producer" in first
