@@ -156,7 +156,7 @@ CHOICES: dict[str, Mapping[Any, Message]] = {
     },
     "speculative": {
         "none": Message("None"),
-        "mtp": Message("Multi-token prediction (MTP) layers of the model"),
+        "mtp": Message("The model's own MTP layers"),
         "eagle": Message("EAGLE: one more layer"),
         "eagle3": Message("EAGLE-3: a head of its own"),
         "draft_model": Message("A draft model"),
@@ -187,7 +187,7 @@ CHOICES: dict[str, Mapping[Any, Message]] = {
         "whole": Message("Whole logits"),
         "chunked": Message("Logits in chunks"),
         "none": Message("No logits"),
-        "in-place": Message("Whole logits, gradients in place (verl)"),
+        "in-place": Message("Whole, gradients in place (verl)"),
         "in-fp32": Message("Whole logits in fp32 (OpenRLHF)"),
     },
     "reference": {
@@ -208,14 +208,14 @@ CHOICES: dict[str, Mapping[Any, Message]] = {
         "sgd-momentum": Message("SGD with momentum"),
     },
     "recipe": {
-        "master": Message("BF16 mixed precision (FP32 master weights)"),
+        "master": Message("BF16, FP32 master weights"),
         "bf16": Message("Pure BF16"),
-        "megatron": Message("Megatron: FP32 gradients and master weights"),
-        "deepspeed": Message("DeepSpeed: FP32 master weights, gradients copied"),
-        "autocast": Message("Autocast: FP32 weights, 16-bit compute"),
+        "megatron": Message("Megatron: FP32 gradients too"),
+        "deepspeed": Message("DeepSpeed: gradients copied"),
+        "autocast": Message("FP32 weights under autocast"),
         "bf16-autocast": Message("BF16 weights under autocast"),
-        "master-each": Message("FP32 master weights, each gradient cast and freed"),
-        "master-all": Message("FP32 master weights, all gradients cast"),
+        "master-each": Message("Each gradient cast to FP32"),
+        "master-all": Message("All gradients cast to FP32"),
         "fp32": Message("Pure FP32"),
     },
     "recompute": {
@@ -229,7 +229,7 @@ CHOICES: dict[str, Mapping[Any, Message]] = {
         "native": Message("Whole, in 16 bits"),
         "compiled": Message("Whole, one kernel"),
         "chunked": Message("In chunks"),
-        "stepwise": Message("Chunk by chunk with the output layer"),
+        "stepwise": Message("In chunks with the output layer"),
         "tiled": Message("In tiles with the output layer"),
         "fused": Message("Fused with the output layer"),
     },
@@ -296,6 +296,6 @@ EFFICIENCIES: dict[str, Message] = {
 ORIGINS: dict[Basis, Message] = {
     "measured": Message("fitted to runs on this GPU"),
     "generation": Message("fitted to runs of its generation"),
-    "computed": Message("computed"),
+    "computed": Message("computed, without measurements"),
 }
 """Labels of the evidence behind a time."""

@@ -68,10 +68,15 @@ def say_in(spoken: str, text: str | Message, /, *, plural: str | None = None, **
 GAP = re.compile(r"(?<=[\u4e00-\u9fff]) (?=[\u4e00-\u9fff])|(?<=[，。；：！？）]) (?=\S)")
 
 
+BEFORE_UNIT = re.compile(
+    r"(?<=\d) (?=([KMGT]?i?B|[kMT]|ms|s|min|[KMGTP]?FLOPS?)(/s)?(?![\w/])|×)|(?<=\d ×) (?=[A-Z])", re.ASCII
+)
+
+
 def set_close(text: str) -> str:
     """Text without the spaces that Chinese has not: between two of its characters, and after a mark as wide as they
-    are."""
-    return GAP.sub("", text)
+    are. No line begins with a unit: 26.2 ms; nor with the GPU that there are so many of: 8 × H200."""
+    return BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", GAP.sub("", text))
 
 
 def together(sentences: Iterable[str]) -> str:
@@ -109,12 +114,17 @@ def listed(items: Iterable[str | Message]) -> str:
     return together
 
 
+def evidence(basis: str | Message, rows: int | None) -> str:
+    """Evidence for a time, in parentheses: what it is based on, and the number of measured runs where there are any."""
+    return say("({origin}; n = {n:,})", origin=basis, n=rows) if rows else say("({origin})", origin=basis)
+
+
 def table(head: Iterable[str], rows: Iterable[Iterable[str]], numbers: int = 1) -> str:
     """A table in Markdown, for a few rows: it comes with the page's text and needs no script. The `numbers` columns
     after the first are aligned to the right."""
     titles = list(head)
     lines = ["---:" if 0 < column <= numbers else "---" for column in range(len(titles))]
-    return "\n".join("| " + " | ".join(cells) + " |" for cells in [titles, lines, *rows])
+    return "\n".join(set_close("| " + " | ".join(cells) + " |") for cells in [titles, lines, *rows])
 
 
 # numbers: B of parameters is 10^9; GiB and MiB are powers of two, as GPUs count
@@ -216,7 +226,7 @@ def times(ratio: float) -> str:
         return "="
     if ratio >= 2:
         return f"×{ratio:,.3g}" if ratio < 1000 else f"×{ratio:,.0f}"
-    return f"÷{1 / ratio:,.3g}" if ratio <= 0.1 else f"{ratio - 1:+.1%}"
+    return f"÷{1 / ratio:,.3g}" if ratio <= 0.1 else f"{ratio - 1:+.1%}".replace("-", "−")
 
 
 def shape(sides: Iterable[int]) -> str:

@@ -36,7 +36,9 @@ const WRITTEN = {
   dollars: (value) => `$${two(value)}`,
 };
 
-const shownAs = (value, kind) => (typeof value === "string" ? value : WRITTEN[kind](value));
+// A number stays with the word before it: ZeRO-3. What a file or a search has is the text without the joiner.
+const joined = (text) => text.replace(/-(?=\d)/g, "-\u2060");
+const shownAs = (value, kind) => (typeof value === "string" ? joined(value) : WRITTEN[kind](value));
 
 // A cell holds a text, or a button where something can be done with it.
 function fill(cell, value, kind, action) {

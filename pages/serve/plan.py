@@ -30,14 +30,28 @@ def best(answer: Planned) -> None:
     """Details of the best plan that the title leaves out, its bottleneck, and one click to it; or why there is none."""
     answers = answer.plans
     if not answers.plans:
-        within = "**Nothing within the budget.** Plans that cost more, or whose price is not known: {n:,}."
-        room = (
+        alert("error", "cancel", why_none(answers.beyond))
+        return
+    take(answer, answers.best, "best")
+
+
+def why_none(beyond: Sequence[Plan]) -> Message:
+    """Cause of there being no plan: room, or the budget, with the price that would do; the best of those beyond it
+    comes first."""
+    if not beyond:
+        return Message(
             "**Nothing that may be used has room for this model and one request.** Allow more GPUs, other GPU models, "
             "or smaller formats."
         )
-        alert("error", "cancel", within if answers.beyond else room, n=answers.beyond)
-        return
-    take(answer, answers.best, "best")
+    first = beyond[0]
+    if first.usd_per_hour is None:
+        return Message("**Nothing within the budget.** Plans whose price is not known: {n:,}.", n=len(beyond))
+    values = {"usd": words.dollars(first.usd_per_hour), "gpus": words.on_gpus(first.gpu, first.gpus)}
+    if first.meets:
+        return Message("**Nothing within the budget.** The cheapest plan costs {usd} per hour: {gpus}.", **values)
+    return Message(
+        "**Nothing within the budget.** What comes closest to the targets costs {usd} per hour: {gpus}.", **values
+    )
 
 
 def hardware(ranked: Ranked) -> str:
@@ -89,23 +103,19 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
     if not plan.meets:
         missed = words.listed(misses(plan, answer))
         paragraph(":red[**It misses a target**]: {missed}.", missed=missed)
-    st.caption(
-        say(
-            "Limited by {bound}. {rate} tokens/s in all ({span}); first token after {ttft} on average; requests at "
-            "once on each copy: {batch:,} of at most {capacity:,}; headroom per GPU: {headroom} GiB. ({origin}; n = "
-            "{n:,})",
-            bound=words.BOUNDS[plan.bound],
-            rate=words.figure(plan.tokens_per_s),
-            span=words.span(spans.tokens_per_s),
-            ttft=words.durations(spans.ttft_ms),
-            batch=plan.batch,
-            capacity=plan.capacity,
-            headroom=words.figure(max(0.0, plan.headroom_gib)),
-            origin=ORIGINS[plan.origin.basis],
-            n=plan.origin.rows,
-        ),
-        help=say(plan.origin.sentence),
+    figures = say(
+        "Limited by {bound}. {rate} tokens/s in all ({span}); first token after {ttft} on average; requests at once "
+        "on each copy: {batch:,} of at most {capacity:,}; headroom per GPU: {headroom} GiB.",
+        bound=words.BOUNDS[plan.bound],
+        rate=words.figure(plan.tokens_per_s),
+        span=words.span(spans.tokens_per_s),
+        ttft=words.durations(spans.ttft_ms),
+        batch=plan.batch,
+        capacity=plan.capacity,
+        headroom=words.figure(max(0.0, plan.headroom_gib)),
     )
+    evidence = words.evidence(ORIGINS[plan.origin.basis], plan.origin.rows)
+    st.caption(words.together([figures, evidence]), help=say(plan.origin.sentence))
     if plan.waits is None and spans.ttft_p95_ms is not None:
         late = words.duration(spans.ttft_p95_ms)
         st.caption(
@@ -168,7 +178,7 @@ def table(answer: Planned) -> Ranked | None:
     if len(passing) > SHOWN:
         caption("The first {shown:,} of {n:,} plans.", shown=SHOWN, n=len(passing))
     if plans.beyond:
-        caption("Left out, for costing more than the budget or having no price: {n:,}.", n=plans.beyond)
+        caption("Left out, for costing more than the budget or having no price: {n:,}.", n=len(plans.beyond))
     for name, opened in chosen.items():
         with st.container(border=True, key=f"card_{name}"):
             take(answer, opened, "chosen")

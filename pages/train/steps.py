@@ -19,7 +19,7 @@ from pages.parts.state.query import STEPS
 from pages.parts.state.scenario import places
 from pages.parts.words import say
 
-NO_BREAK, NOTHING = "\N{NO-BREAK SPACE}", "–"
+NOTHING = "–"
 
 
 def headings(answer: Stepped) -> None:
@@ -89,7 +89,7 @@ def against(size: int | None, first: int | None) -> str:
     """A size, and how much more or less than the first's."""
     if size is None:
         return NOTHING
-    text = words.gib(size).replace(" ", NO_BREAK)
+    text = words.gib(size)
     return text if first is None or size == first else f"{text} {comparison.mark(size, first)}"
 
 

@@ -95,7 +95,8 @@ def facts(app):
 
 
 def texts(elements):
-    return [element.value for element in elements]
+    """What elements say, its spaces all alike."""
+    return [element.value.replace("\N{NO-BREAK SPACE}", " ") for element in elements]
 
 
 def newest(elements, name):

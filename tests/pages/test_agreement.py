@@ -23,7 +23,7 @@ SCALES = {"GiB": 1, "TiB": 1024}
 KINDS = ("v100-sxm2-16gb", "a100-sxm-40gb", "rtx-4090", "h200-sxm")
 CENT = 0.0051
 """GiB that two decimals leave open."""
-HEADROOM = re.compile(r"^(\*\*Short by\*\* )?([\d,.]+) ([GT]iB) (?:headroom )?of ([\d,.]+) GiB$")
+HEADROOM = re.compile(r"^(\*\*Short by\*\* )?([\d,.]+)\s([GT]iB) (?:headroom )?of ([\d,.]+)\sGiB$")
 UNIT = re.compile(r"%\{x:,.2f\} ([GT]iB)")
 BATCH = re.compile(r"Max batch size: \*\*([\d,]+|none|no limit)\*\*")
 CONTEXT = re.compile(r"Max context length: \*\*([\d,]+|none|no limit)(?: \(.+\))?\*\*")

@@ -7,6 +7,8 @@ import pytest
 from babel.messages.pofile import read_po
 
 from pages.parts import words
+from pages.parts.labels import CHOICES
+from pages.parts.words import LANGUAGES
 from tests.messages import LOCALE, templates
 
 FILES = sorted(LOCALE.glob("*/LC_MESSAGES/*.po"))
@@ -38,6 +40,12 @@ GONE = re.compile(
 def test_no_sentence_is_in_words_of_our_own(entries):
     said = [text for (one, many), entry in entries.items() for text in (one, many or "", *translations(entry))]
     assert [text for text in said if GONE.search(text)] == []
+
+
+def test_no_choice_of_a_list_is_cut():
+    """A list in a drawer of the sidebar shows 33 letters, of Chinese half as many."""
+    labels = [words.say_in(code, label) for each in CHOICES.values() for label in each.values() for code in LANGUAGES]
+    assert [label for label in labels if sum(2 if re.match(HAN, letter) else 1 for letter in label) > 33] == []
 
 
 def test_there_are_catalogues():

@@ -62,7 +62,7 @@ def test_fields_that_differ_come_first():
 def test_one_that_does_not_go_leaves_the_others():
     app = page("compare", model="Qwen/Qwen3-8B", **{"with": "Qwen/Qwen3-8B:num_key_value_heads=7,Qwen/Qwen2.5-3B"})
     assert "does not divide" in app.error[0].value
-    assert row(app, "Parameters")[1:] == ["8.19 B", "–", "3.09 B :gray-badge[-62.3%]"]
+    assert row(app, "Parameters")[1:] == ["8.19 B", "–", "3.09 B :gray-badge[−62.3%]"]
 
 
 @pytest.mark.parametrize("wrong", ["no model", "Qwen/Qwen3-8B:frobnicate=1", "Qwen/Qwen3-8B:kv=fp3", "gpt2," * 6])

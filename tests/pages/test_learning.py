@@ -8,7 +8,9 @@ from tests.pages.app import finding, page, run, texts
 
 
 def links(app):
-    return {link.proto.label: link.proto.query_string for link in app.get("page_link")}
+    return {
+        link.proto.label.replace("\N{NO-BREAK SPACE}", " "): link.proto.query_string for link in app.get("page_link")
+    }
 
 
 def test_a_first_visit_shows_three_questions():
@@ -29,6 +31,9 @@ def test_the_glossary():
     said = "\n".join(texts(app.markdown))
     for word in ("Hidden size", "Multi-head latent attention (MLA)", "ZeRO / FSDP sharding", "`n_kv`", "Router"):
         assert f"| {word}" in said or f"| **{word}**" in said, word
+    for table in texts(app.markdown):
+        named = [line.split("|")[1] for line in table.splitlines() if "**" in line]
+        assert len(named) == len(set(named))
     run(app.text_input(key="sought").set_value("latent"))
     assert all("latent" in line.casefold() for text in texts(app.markdown) for line in text.splitlines()[4:-2])
 

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from pages.parts.outputs.preview import Addresses
 from pages.parts.state.query import AREAS, COMPARE, GLOSSARY, PAGES
 from tests import ROOT
-from tests.pages.app import page, run, script, texts
+from tests.pages.app import components, page, run, script, texts
 from tests.pages.test_attention import row
 
 ENTRIES = {"api.py", "compare.py", "glossary.py", "machine.py", "router.py", "evidence", "model", "serve", "train"}
@@ -66,6 +66,12 @@ def test_every_page_but_two_is_a_view_of_one_place():
 )
 def test_a_page_shows_the_places_and_the_views_of_its_own(name, views):
     assert ways(page(name)) == ["Serve", "Train", "My machine", "Model", "Evidence", *views]
+
+
+@pytest.mark.parametrize("name", ["accuracy", "glossary", "gpus", "hardware", "verify"])
+def test_a_page_hands_out_its_link(name):
+    (button,) = components(page(name, model="Qwen/Qwen3-0.6B"), "weighbridge_copy").values()
+    assert "?model=Qwen/Qwen3-0.6B&" in button["text"]
 
 
 @pytest.fixture(scope="module")

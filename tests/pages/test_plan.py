@@ -187,7 +187,7 @@ def test_a_plan_in_two_parts_says_how_each_is_started():
     app = page("plan", model="Qwen/Qwen3-32B", **asked)
     opened(app, "launch_best", "operations_best", "plan_engine_drawer")
     row = rows(app, "plans_table")[0]
-    prefill, decode = row["Layout"].removesuffix(" decode").split(" prefill + ")
+    prefill, decode = " ".join(row["Layout"].split()).removesuffix(" decode").split(" prefill + ")
     assert f"**{row['GPUs']} × H100 SXM 80GB, {prefill} prefill + {decode} decode**" in texts(app.markdown)[0]
     first, second, router = (code.value for code in app.code if "vllm" in code.value)
     assert "kv_producer" in first
@@ -298,8 +298,21 @@ def test_an_own_gpu_is_among_the_plans():
     ("query", "sentence", "button"),
     [
         pytest.param({"engine": "transformers"}, "No plan for transformers", "near_vllm", id="engine"),
+        pytest.param({"model": "BAAI/bge-m3"}, "output tokens. Choose another model above.", None, id="no-tokens"),
         pytest.param({"users": "2", "requests_per_s": "1"}, "two ways to say the same", None, id="two-loads"),
-        pytest.param({"budget": "0.01"}, "Nothing within the budget", None, id="budget"),
+        pytest.param(
+            {"budget": "0.01", "price": "h100-sxm=2.5"},
+            "The cheapest plan costs \\$2.50 per hour: H100",
+            None,
+            id="budget",
+        ),
+        pytest.param(
+            {"budget": "0.01", "price": "h100-sxm=2.5", "ttft_ms": "0.5", "max_gpus": "1"},
+            "What comes closest to the targets costs \\$2.50 per hour: H100",
+            None,
+            id="budget-and-target",
+        ),
+        pytest.param({"budget": "0.01", "plan_gpus": "v100-sxm2-32gb"}, "price is not known: 1.", None, id="no-price"),
         pytest.param(
             {"model": "deepseek-ai/DeepSeek-V3", "plan_gpus": "t4", "max_gpus": "1"},
             "Nothing that may",

@@ -296,13 +296,13 @@ def test_a_page_keeps_what_another_page_set():
 def test_a_slider_that_differs_says_what_it_does():
     """Qwen2.5-3B: two KV heads of 128 more for each of 36 layers: 2 x (2048 + 1) x 256 x 36 parameters."""
     app = page(model="Qwen/Qwen2.5-3B", num_key_value_heads="4")
-    own = "KV heads 2 → 4: KV cache ×2, +37.77 M parameters"
+    own = "KV heads 2 → 4: KV cache ×2, +37.77\N{NO-BREAK SPACE}M parameters"
     assert app.button(key="reset_num_key_value_heads").label == own
     assert "Changed: KV heads 2 → 4" in texts(app.caption)
     run(app.slider(key="field_num_hidden_layers").set_value(18))
     assert app.button(key="reset_num_key_value_heads").label == own  # each by itself
     layers = app.button(key="reset_num_hidden_layers").label
-    assert layers.startswith("Layers 36 → 18: KV cache -50.0%, −1.39 B")
+    assert layers.startswith("Layers 36 → 18: KV cache −50.0%, −1.39\N{NO-BREAK SPACE}B")
     # what 16 query heads share evenly, up to multi-head attention
     assert app.select_slider(key="field_num_key_value_heads").options == ["1", "2", "4", "8", "16"]
     ask(app, batch=4)

@@ -121,7 +121,9 @@ CONTROLS: dict[str, Control | Switch] = {
     "intermediate_size": FFN,
     "n_inner": FFN,
     "ffn_hidden_size": FFN,
-    "expansion_ratio": Control("FFN multiplier", 1, 64, 1, "Feed-forward width over hidden size: `expansion_ratio`."),
+    "expansion_ratio": Control(
+        "FFN multiplier (expansion_ratio)", 1, 64, 1, "Feed-forward width over hidden size: `expansion_ratio`."
+    ),
     "state_size": STATE,
     "mamba_d_state": STATE,
     "vocab_size": Control("Vocabulary", 64, 4_194_304, 64, "Rows of the embedding: `vocab_size`."),

@@ -292,7 +292,7 @@ def about(answer: Answer, name: str, blank: Blank, here: Page) -> dict[str, Any]
             "Each gets a verdict. Search by name or memory: 24 finds the RTX 3090 and 4090, A10, A30 and L4; MIG finds "
             "slices."
         )
-        shown = say("{n} GPUs", n=len(scenario.gpu)) if scenario.gpu else say("no GPU")
+        shown = say("{n} GPU types", n=len(scenario.gpu)) if scenario.gpu else say("no GPU")
         if len(scenario.gpu) == 1:
             shown = lists.short_name(scenario.first_gpu())
         return {"label": field(name), "help": help_text, "shown": shown, "own": own, "usual": list(usual_gpus())}
@@ -348,7 +348,7 @@ def texts() -> dict[str, str]:
         "label": say("The question"),
         "search": say("Words in any order"),
         "compare": say("{n} in the comparison too", n="{n}"),
-        "several": say("{n} GPUs", n="{n}"),
+        "several": say("{n} GPU types", n="{n}"),
         "none": say("no GPU"),
         "all": say("The usual {n} GPUs", n="{n}"),
         "from_hub": say("{n}, from the Hub", n="{n}"),

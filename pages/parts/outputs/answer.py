@@ -191,7 +191,7 @@ def how_fast(answer: Weighed) -> None:
     if answer.report.scenario.workload.batch > 1:
         rate, span = words.figure(speed.tokens_per_s.expected), words.span(speed.tokens_per_s)
         lines.append(say("In all: {rate} tokens/s ({span}).", rate=rate, span=span))
-    lines.append(say("({origin}; n = {n:,})", origin=ORIGINS[speed.origin.basis], n=speed.origin.rows))
+    lines.append(words.evidence(ORIGINS[speed.origin.basis], speed.origin.rows))
     st.markdown(f":material/speed: {words.together(lines)}", help=say(speed.origin.sentence))
 
 

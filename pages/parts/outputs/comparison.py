@@ -25,7 +25,6 @@ from pages.parts.state.compared import LETTERS, Column, Compared
 from pages.parts.state.scenario import MOST_OTHERS, configuration, places
 from pages.parts.words import say
 
-NO_BREAK = "\N{NO-BREAK SPACE}"
 SUGGESTED = ("Qwen/Qwen3-8B", "meta-llama/Llama-3.1-70B", "openai/gpt-oss-120b", "deepseek-ai/DeepSeek-V3")
 LINES = (
     ("#0072B2", "solid", "circle"),
@@ -161,7 +160,7 @@ def verdict(row: Verdict) -> str:
     """Whether it runs and fits, and by how much, on one line; Weigh names the flags that it may take."""
     if row.flags or row.verdict == "does not run":
         return badge(row.verdict)
-    room = words.gib(abs(row.spare)).replace(" ", NO_BREAK)
+    room = words.gib(abs(row.spare))
     rounded = say("{size} headroom", size=room) if row.spare >= 0 else say("short by {size}", size=room)
     return f"{badge(row.verdict)} {rounded}"
 

@@ -33,7 +33,6 @@ from pages.parts.words import say
 from presets import gpus
 
 STRESSED = re.compile(r"\*\*(.+?)\*\*")
-BEFORE_UNIT = re.compile(r"(?<=\d) (?=[KMGT]?i?B\b)")
 
 
 def name(answer: Answer) -> str:
@@ -67,13 +66,12 @@ def verdict_in_words(
 
 
 def plain(sentence: str) -> str:
-    """Text without the stress, its dollars as they are."""
-    return STRESSED.sub(r"\1", sentence).replace("\\$", "$")
+    """Text without the stress, its dollars and spaces as programs know them."""
+    return STRESSED.sub(r"\1", sentence).replace("\\$", "$").replace("\N{NO-BREAK SPACE}", " ")
 
 
 def draw_title(sentence: str, color: Color | None) -> None:
-    """The heading of a page, its verb in the colour of the verdict; no line begins with a unit."""
-    sentence = BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", sentence)
+    """The heading of a page, its verb in the colour of the verdict."""
     st.title(STRESSED.sub(r"\1" if color is None else rf":{color}[\1]", sentence), anchor=False)
 
 

@@ -139,12 +139,9 @@ def without_model(here: Page) -> Scenario:
         question.draw(looked(scenario), here)
     result = findings.alone(scenario, here)
     st.set_page_config(page_title=f"{plain(result.sentence)} · Weighbridge")
-    with st.container(horizontal=True, vertical_alignment="center", horizontal_alignment="distribute"):
-        draw_title(*result)
-        share.ways_to_compare(scenario)
-        if here.answers_at:
-            share.ways_out(scenario, here)
-        share.languages()
+    draw_title(*result)
+    model = looked(scenario)
+    share.actions(model, here, model)
     link_problems()
     return scenario
 
@@ -225,6 +222,8 @@ def explain(answer: Answer, here: Page) -> None:
         by_its_table(answer)
     elif error.nearest and take is not None:
         control.explain(error, take, where="main")
+    elif error.field == "model":
+        alert("error", "error", "{why} Choose another model above.", why=sentence)
     else:
         alert("error", "error", "{why} Put it right above or in the sidebar.", why=sentence)
 

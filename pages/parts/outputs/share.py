@@ -77,10 +77,11 @@ def actions(answer: Answer, page: Page, with_layout: Answer) -> None:
             file = f"{answer.model.name.replace('/', '--')}.json"
             text = partial(answer.download.model_dump_json, indent=1)
             download(say("Report"), "download", file, "application/json", text, type="tertiary")
-        if answer.error is None:
+        if page.answers_at and (answer.error is None or page in findings.ALONE):
             ways_out(answer.scenario, page, answer if isinstance(answer, Weighed | Trained) else None)
-        if page not in (COMPARE, STEPS):
+        if page not in (COMPARE, STEPS, *findings.ALONE):
             keep(with_layout)
+        if page not in (COMPARE, STEPS):
             ways_to_compare(with_layout.scenario)
         languages()
 

@@ -53,10 +53,7 @@ def origin(speed: TrainingSpeed) -> str:
     """Evidence for the speed of matrix products, which decides most, with a link."""
     decides = speed.rows["matmul"]
     basis = ORIGINS["generation"] if decides.generations else Message("assumed to be as on other generations")
-    linked = f"[{say(basis)}]({decides.source})"
-    if not decides.rows:
-        return say("({origin})", origin=linked)
-    return say("({origin}; n = {n:,})", origin=linked, n=decides.rows)
+    return words.evidence(f"[{say(basis)}]({decides.source})", decides.rows)
 
 
 def operations(speed: TrainingSpeed, name: str, on_paper: Callable[[], None] | None = None) -> None:

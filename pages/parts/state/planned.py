@@ -70,7 +70,7 @@ class Plans:
 
     search: Search
     plans: tuple[Plan, ...]  # within the budget, best first
-    beyond: int  # plans that cost more than the budget, or whose price is not known
+    beyond: tuple[Plan, ...] = ()  # those that cost more than the budget, or whose price is not known
 
     @cached_property
     def ranked(self) -> tuple[Ranked, ...]:
@@ -134,7 +134,7 @@ def plans_of(scenario: Scenario, model: Model) -> Plans:
     search, budget = search_of(scenario, model), scenario.planning.budget
     ranked = ranked_plans(search, limit=len(gpus()) * len(search.precisions) + 100)
     within = tuple(plan for plan in ranked if is_affordable(plan, budget))
-    return Plans(search, within, len(ranked) - len(within))
+    return Plans(search, within, tuple(plan for plan in ranked if not is_affordable(plan, budget)))
 
 
 def search_of(scenario: Scenario, model: Model) -> Search:

@@ -260,7 +260,7 @@ def draw_servers(servers: Servers) -> None:
     rows = list(servers.servers())
     heading("Servers under a steady load")
     paragraph(
-        "Latency and speed of each request at **{n}** servers with a given number of requests in flight, predicted "
+        "Latency and speed of each request at **{n:,}** servers with a given number of requests in flight, predicted "
         "from the model, the GPUs and the load alone.",
         n=len(rows),
     )

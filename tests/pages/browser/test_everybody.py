@@ -151,7 +151,7 @@ def test_no_state_keeps_anybody_out(page, address):
     page.keyboard.press("Escape")
 
     for name in ("Layout by hand", "Engine flags", "Overhead", "More sizes", "Your own config.json"):
-        page.get_by_text(name, exact=True).click()
+        page.get_by_test_id("stSidebar").get_by_text(name, exact=True).click()
         page.locator(".stApp[data-test-script-state=notRunning]").wait_for()
     expect(page.get_by_test_id("stFileUploaderDropzone")).to_be_visible()  # of the last drawer, once it is filled
     put_in_address(page, num_attention_heads=17)

@@ -71,10 +71,20 @@ def test_on_a_phone_the_places_are_at_the_foot(page, address):
         page.wait_for_function(AT_THE_FOOT)  # once the page has its styles
     for link in places.locator("a").all():
         assert link.bounding_box()["height"] >= 44  # WCAG 2.2, 2.5.5
-    expect(page.locator(".weighbridge-pinned")).to_be_in_viewport()
+    for stays in (".st-key-views", ".weighbridge-pinned"):
+        expect(page.locator(stays)).to_be_in_viewport()
     go(page, "My machine")
     marked(page, "My machine")
     expect(page.locator(".st-key-views")).to_have_count(0)
+
+
+def test_on_a_phone_the_controls_are_closed_for_who_comes_again(page, address):
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(f"{address}/quantize?model=Qwen/Qwen3-0.6B")
+    page.get_by_test_id("stExpandSidebarButton").click()
+    expect(page.get_by_test_id("stSidebar")).to_have_attribute("data-collapsed", "false")
+    page.reload()
+    expect(page.get_by_test_id("stExpandSidebarButton")).to_be_visible()
 
 
 @pytest.mark.sweep

@@ -95,7 +95,7 @@ def test_by_keyboard_alone(page, address):
     page.keyboard.press("Space")
     page.keyboard.press("Escape")
     expect(page).to_have_url(re.compile("gpu=h200-sxm(,|%2C)h100-sxm"))
-    expect(page.get_by_role("button", name="GPU models: 2 GPUs")).to_be_focused()
+    expect(page.get_by_role("button", name="GPU models: 2 GPU types")).to_be_focused()
     page.go_back()
     expect(page.get_by_role("button", name="GPU models: H200 SXM")).to_be_visible()
     expect(count).to_have_count(1)  # the browser may still hold what was drawn before it
