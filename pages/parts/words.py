@@ -173,8 +173,15 @@ def on_gpus(gpu: str, n: int) -> str:
 
 
 def span(estimate: Estimate) -> str:
-    """Low and high end."""
-    return f"{figure(estimate.low)}–{figure(estimate.high)}"
+    """Low and high end; the figure alone where it has no range."""
+    ends = figure(estimate.low), figure(estimate.high)
+    return "–".join(dict.fromkeys(ends))
+
+
+def ranged(estimate: Estimate) -> str:
+    """The expected figure, and its low and high end where they differ: 49.9 (41.4–56.9)."""
+    usual, ends = figure(estimate.expected), span(estimate)
+    return usual if ends == usual else f"{usual} ({ends})"
 
 
 def scientific(value: float) -> str:

@@ -104,11 +104,10 @@ def take(answer: Planned, ranked: Ranked, name: str) -> None:
         missed = words.listed(misses(plan, answer))
         paragraph(":red[**It misses a target**]: {missed}.", missed=missed)
     figures = say(
-        "Limited by {bound}. {rate} tokens/s in all ({span}); first token after {ttft} on average; requests at once "
-        "on each copy: {batch:,} of at most {capacity:,}; headroom per GPU: {headroom} GiB.",
+        "Limited by {bound}. {rate} tokens/s in all; first token after {ttft} on average; requests at once on each "
+        "copy: {batch:,} of at most {capacity:,}; headroom per GPU: {headroom} GiB.",
         bound=words.BOUNDS[plan.bound],
-        rate=words.figure(plan.tokens_per_s),
-        span=words.span(spans.tokens_per_s),
+        rate=words.ranged(spans.tokens_per_s),
         ttft=words.durations(spans.ttft_ms),
         batch=plan.batch,
         capacity=plan.capacity,
