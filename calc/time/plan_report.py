@@ -341,8 +341,8 @@ def assumptions(search: Search) -> Iterable[Message]:
     if needs.by_chance:
         yield Message(
             "Requests arrive at random: answers share a server (generalized processor sharing, Cohen 1979), prompts "
-            "that arrive during a step are computed in the next. Servers are planned for at most {share:.0%} of their "
-            "capacity.",
+            "that arrive during a step are computed in the next, and what the cache has no room for waits in line. "
+            "Servers are planned for at most {share:.0%} of their capacity, and for less where a target asks for it.",
             share=UTILIZATION,
         )
     yield Message(
