@@ -68,9 +68,8 @@ def say_in(spoken: str, text: str | Message, /, *, plural: str | None = None, **
 GAP = re.compile(r"(?<=[\u4e00-\u9fff]) (?=[\u4e00-\u9fff])|(?<=[，。；：！？）]) (?=\S)")
 
 
-BEFORE_UNIT = re.compile(
-    r"(?<=\d) (?=([KMGT]?i?B|[kMT]|ms|s|min|[KMGTP]?FLOPS?)(/s)?(?![\w/])|×)|(?<=\d ×) (?=[A-Z])", re.ASCII
-)
+UNIT = r"(?:[KMGT]?i?B|[kMT]|ms|s|min|[KMGTP]?FLOPS?)(?:/s)?(?![\w/])"
+BEFORE_UNIT = re.compile(rf" (?:(?<=\d )(?={UNIT}|×)|(?<=\d × )(?=[A-Z]))", re.ASCII)
 
 
 def set_close(text: str) -> str:
