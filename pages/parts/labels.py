@@ -208,7 +208,7 @@ CHOICES: dict[str, Mapping[Any, Message]] = {
         "sgd-momentum": Message("SGD with momentum"),
     },
     "recipe": {
-        "master": Message("BF16, FP32 master weights"),
+        "master": Message("BF16 mixed precision"),
         "bf16": Message("Pure BF16"),
         "megatron": Message("Megatron: FP32 gradients too"),
         "deepspeed": Message("DeepSpeed: gradients copied"),
