@@ -370,7 +370,7 @@ def remaining(speed: ObjectiveSpeed) -> tuple[Formula, Formula]:
     """Seconds beyond the phases: a share of theirs."""
     others = [seconds for name, seconds in speed.by_end["expected"].items() if name != "remainder"]
     values = product(number(f"{remainder('expected'):g}"), sum_of(*map(short, others)))
-    return product("r", sum_of("t_phases")), values
+    return product("r", "t_phases"), values
 
 
 def short(seconds: float) -> Formula:

@@ -435,20 +435,27 @@ class Search:
                 plan, corrected = self.plan(contender.candidates, contender.row)
                 late = False
                 if self.needs.by_chance and not corrected:
-                    plan = plan.with_waits(waits(contender.candidates, contender.row, plan))
-                    late = plan.meets and not self.needs.in_time(plan.ttft_ms, plan.tpot_ms)
-                    if late:
+                    waiting = plan.with_waits(waits(contender.candidates, contender.row, plan))
+                    in_time = bool(self.needs.in_time(waiting.ttft_ms, waiting.tpot_ms))
+                    if late := plan.meets and not in_time:
                         more[contender.number] = self.replicas_in_time(contender, waits, plan)
+                    plan = waiting.model_copy(update={"meets": in_time and plan.gpus <= self.most})
                 if corrected or late:
                     fewer |= corrected
                     del best[pair]
                 else:
                     plans[pair] = plan
             if not fewer and not more:
-                return [plans[pair] for pair in first]
+                shown = [plans[pair] for pair in first]
+                return sorted(shown, key=self.place) if self.needs.by_chance else shown
             changed = self.gpu_and_format(rows)[np.isin(rows.number, [*fewer, *more])]
             rows = rows.corrected(fewer, more)
             again = rows.selected(np.isin(self.gpu_and_format(rows), changed))
+
+    def place(self, plan: Plan) -> tuple[float, ...]:
+        """Sort key of a plan, by the figures that it has with the waits of requests."""
+        price = np.float64(np.nan if plan.usd_per_hour is None else plan.usd_per_hour / plan.gpus)
+        return tuple(self.order(price, plan.gpus, plan.tpot_ms, plan.meets).tolist())
 
     def replicas_in_time(
         self, contender: "Contender", waits: Callable[[Candidates, int, Plan], Waits], plan: Plan

@@ -61,19 +61,21 @@ def plan_range(search: Search, plan: Plan) -> PlanRange:
     server = server_of(search, plan) if plan.prefill is None else None
     if server is not None:
         times, over = cache(partial(times_of, search.needs, plan, server)), Estimate.over
+        usual = times("expected")
     else:
         times, over = cache(partial(separate_times, search, plan, disaggregated(search, plan))), both_ends
+        usual = times("expected", "expected")
 
     def cost(hourly: float) -> Callable[..., float]:
         return lambda *ends: usd_per_million(times(*ends).tokens_per_s, 1, hourly)
 
-    usual = times(*["expected"] * (1 if plan.prefill is None else 2))
-    line, pauses = plan.ttft_ms / usual.first_token, plan.tpot_ms / usual.token  # of requests that come by chance
+    # the plan's own times over those of a server with as many requests as there are on average: 1000 but by chance
+    first, token = plan.ttft_ms / usual.first_token, plan.tpot_ms / usual.token
     return PlanRange(
-        ttft_ms=over(lambda *ends: line * times(*ends).first_token),
+        ttft_ms=over(lambda *ends: first * times(*ends).first_token),
         ttft_p95_ms=first_token_p95(search, plan, server),
-        tpot_ms=over(lambda *ends: pauses * times(*ends).token),
-        tokens_per_s_per_user=over(lambda *ends: 1000 / (pauses * times(*ends).token)),
+        tpot_ms=over(lambda *ends: token * times(*ends).token),
+        tokens_per_s_per_user=over(lambda *ends: 1000 / (token * times(*ends).token)),
         tokens_per_s=over(lambda *ends: times(*ends).tokens_per_s),
         usd_per_million_tokens=None if plan.usd_per_hour is None else over(cost(plan.usd_per_hour)),
     )
